@@ -46,7 +46,8 @@ struct Pool<'f> {
     /// Name of the machine family, with which the names of the flavors of this type begin.
     family: String,
     kind: ResourceKind,
-    /// Amount of the type by tier, in units of the Kubernetes resource. A tier of the file that does not name the type has no entry here.
+    /// Total amount of the AxLearn resource type by capacity tier, in units of the Kubernetes resource. The map has no entry for a tier of the quota file that
+    /// does not name this resource type.
     totals: BTreeMap<CapacityTier, i128>,
 }
 

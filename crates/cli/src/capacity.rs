@@ -32,7 +32,7 @@ pub(crate) fn manifests(name: &str, text: &str) -> anyhow::Result<String> {
     generated::documents(&[format!("Made by `berth flavors` of {name}: change that, and make this anew.")], objects)
 }
 
-/// The objects made of a capacity table: ResourceFlavors first, then ClusterQueues.
+/// The objects made of a capacity table, of which the ResourceFlavors come before the ClusterQueues.
 fn objects(text: &str) -> Result<Vec<Value>, String> {
     let table = table::read(text)?;
     let capacity = Capacity::of(&table)?;

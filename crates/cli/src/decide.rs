@@ -39,10 +39,10 @@ struct Decision {
     workload: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<String>,
-    /// Kind of the Workload's job: `Job`, `JobSet`, `TrainingJob`, `Pod`, `PodGroup`, `Deployment` or `StatefulSet`.
+    /// Kind (`Job`, `JobSet`, `TrainingJob`, `Pod`, `PodGroup`, `Deployment` or `StatefulSet`) of the Workload's job.
     #[serde(skip_serializing_if = "Option::is_none")]
     job_kind: Option<&'static str>,
-    /// The decision: `admitted`, `reserved`, `evicted`, `pending` or `finished`.
+    /// The decision (`admitted`, `reserved`, `evicted`, `pending` or `finished`) about the Workload.
     decision: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     cluster_queue: String,
@@ -263,8 +263,8 @@ fn decisions(offline: &mut Offline, pods: &Pods) -> Vec<Decision> {
 }
 
 impl Decision {
-    /// Text that is equal for pods of a Deployment with equal decisions, of which only the first one has an account; `None` for other job kinds, and for a pod
-    /// with a preemptor.
+    /// Text that is equal for pods of one Deployment or StatefulSet with equal decisions, of which only the first one gets an account; `None` for other job
+    /// kinds, and for a pod that was evicted for a preemptor.
     fn of_many(&self) -> Option<String> {
         let alike = matches!(self.job_kind, Some("Deployment" | "StatefulSet")) && self.preempted_for.is_none();
         let Self { job_kind, job, decision, cluster_queue, pod_sets, reason, .. } = self;
@@ -272,7 +272,7 @@ impl Decision {
     }
 }
 
-/// The job of a Workload. For a pod that stands for a replica of a Deployment, the job is the Deployment.
+/// The job of a Workload. For the Workload of a single pod of a Deployment or StatefulSet, the job is the Deployment or StatefulSet.
 fn job_of(object: &Value, pods: &Pods) -> Option<(Kind, String)> {
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
     let known = |owner: &Value| Some((job_kind(&text(owner, "/kind"))?, text(owner, "/name")));

@@ -18,7 +18,7 @@ pub(crate) fn source(path: &Path) -> anyhow::Result<(String, String)> {
         return Ok(("the standard input".to_owned(), text));
     }
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-    // The name leaves out the folder, so that the output does not depend on the file's location.
+    // The input file is named without its folder, so that the output does not depend on the file's location.
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     Ok((name, text))
 }

@@ -68,7 +68,8 @@ pub(crate) fn run(flags: &VolcanoFlags) -> anyhow::Result<ExitCode> {
     Ok(if flags.strict && !imported.report.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Translates the documents. The result does not depend on the order of the documents, and is the same if the documents have it among them already.
+/// Translates the documents. The manifests and the report do not depend on the order of the documents, and are the same if the documents include the manifests
+/// of an earlier import.
 ///
 /// # Errors
 /// The error lists the faults of the documents, each with file, line, field, value and what is allowed.
@@ -76,7 +77,7 @@ pub(crate) fn import(manifests: &[Manifest], options: Options<'_>) -> anyhow::Re
     let mut report = Report::default();
     let documents = Documents::of(manifests, &mut report);
     if report.has_faults() {
-        // A document of an unknown version, or without a name, would only cause further faults.
+        // The translation is skipped if a document has a fault, such as an unknown version, because such a document would only cause further faults.
         report.lines()?;
         bail!("the documents have faults");
     }
@@ -138,7 +139,8 @@ fn groups<'m>(documents: &Documents<'m>, uses: &mut Uses<'m>, report: &mut Repor
     groups
 }
 
-/// The ResourceFlavor of all quotas: the named one, the only one of the documents, or a new one. `None` if the named one is not among the documents.
+/// The ResourceFlavor of all quotas: the one that the options name, the only one of the documents, or a new one; `None` if the documents lack the one that the
+/// options name, or if they have several and the options name none.
 fn flavor_of<'m>(documents: &Documents<'m>, options: Options<'_>, report: &mut Report) -> Option<Made<'m>> {
     let name = |manifest: &Manifest| text(&manifest.object, "/metadata/name");
     let given = by_name(&documents.flavors, name, report);

@@ -23,7 +23,8 @@ impl GoDuration {
         self.0 / 1_000_000
     }
 
-    /// The value of a field that is set. As in Kueue, zero counts as absent, because Go also writes fields that the user has not set.
+    /// The duration of a field of the configuration file, or `None` if the field is absent or zero. As in Kueue, a duration of zero counts as absent, because
+    /// Go programs write zero for fields that the user has not set.
     pub(crate) fn non_zero(given: Option<Self>) -> Option<Self> {
         given.filter(|given| given.0 != 0)
     }

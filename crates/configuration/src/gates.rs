@@ -34,7 +34,7 @@ pub(crate) const ACTED_ON: [&str; 20] = [
 pub(crate) const ALWAYS_ON: [(&str, &str); 1] =
     [("PrioritizePreemptorWorkloads", "docs/departures/0005-no-eviction-loops.md")];
 
-/// The gate that has an effect only in reviews, and a text about its missing effect.
+/// The feature gate that has an effect only in reviews, and a text that says which effect it has and which it lacks.
 pub(crate) const IN_REVIEWS: (&str, &str) = (
     "ConcurrentAdmission",
     "a ClusterQueue with a concurrentAdmissionPolicy is held to its rules, and takes nobody in",
@@ -44,11 +44,11 @@ fn is_always_on(name: &str) -> bool {
     ALWAYS_ON.iter().any(|(gate, _)| *gate == name)
 }
 
-/// The error for a gate with a value that it cannot have.
+/// The error about a feature gate that is set to a value that it cannot have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadGate {
     pub(crate) name: String,
-    /// A sentence about the error.
+    /// A sentence about the feature gate's value and what is allowed.
     pub(crate) text: String,
 }
 

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 /// Values of flags and of the environment that take precedence over the configuration file.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
-    /// Namespace that a flag sets.
+    /// Namespace of the manager that the flag `--namespace` sets.
     pub namespace: Option<String>,
-    /// Namespace of the service account, or Kueue's default namespace.
+    /// Namespace of the manager if neither the flag nor the configuration file sets it: the service account's namespace, or Kueue's default namespace.
     pub home: String,
     /// `--leader-elect`.
     pub leader_elect: Option<bool>,

@@ -41,7 +41,7 @@ pub(crate) fn managed(file: &Configuration, own: &str) -> Result<Selector, Fault
     Ok(selector)
 }
 
-/// The namespace names that a requirement allows, if all of them are in `never`; `None` otherwise.
+/// The namespace names that a requirement of the operator In allows, if all of them are in the list `never`; `None` otherwise.
 fn only(requirement: &Requirement, never: &[&str]) -> Option<String> {
     let by_name = requirement.key == NAME && requirement.op == SelectorOp::In;
     let none_else = requirement.values.iter().all(|value| never.contains(&value.as_str()));

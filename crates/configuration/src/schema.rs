@@ -52,7 +52,7 @@ macro_rules! blocks {
     };
 }
 
-/// Defines blocks of which only the form is checked.
+/// Defines types for blocks of the configuration file whose form is checked, but whose values have no effect.
 macro_rules! unread {
     ($($name:ident { $($field:ident : $type:ty),* $(,)? })*) => {
         $(

@@ -61,11 +61,12 @@ pub fn validate_job<K: JobKind>(job: &K::Object) -> Vec<FieldError> {
     errors
 }
 
-/// Fault of the name of a prebuilt Workload in a job's metadata. A pod of a group has to name its group there.
+/// Fault of the name of a prebuilt Workload in a job's metadata. A pod of a pod group must name its group as its prebuilt Workload, and `group` is the group's
+/// name.
 pub(crate) fn prebuilt_rule(metadata: &ObjectMeta, group: Option<&str>) -> Option<FieldError> {
     let key = labels::PREBUILT_WORKLOAD_NAME;
     let Some(name) = prebuilt_workload_name(metadata) else {
-        // An empty annotation counts as absent, as in Kueue.
+        // An empty annotation `prebuilt-workload-name` counts as absent, as in Kueue.
         let name = written(metadata.labels.as_ref(), key)?;
         return Some(FieldError::new(label_path(key), name, misnamed(name, "Workload")?));
     };
@@ -96,7 +97,7 @@ pub(crate) fn time_rule(metadata: &ObjectMeta) -> Option<FieldError> {
     wrong.then(|| FieldError::new(label_path(key), text, "must be a whole number of seconds greater than 0"))
 }
 
-/// Faults of the metadata fields that every kind of job has. A `queue` that no label names is from the annotation with the queue name.
+/// Faults of the metadata fields that every kind of job has. If the job has no label with the queue name, `queue` is the queue name from its annotation.
 pub(crate) fn metadata_rules(metadata: &ObjectMeta, queue: Option<&str>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let named = match written(metadata.labels.as_ref(), labels::QUEUE_NAME) {
@@ -134,7 +135,8 @@ pub fn validate_leaving_job<K: JobKind>(old: &K::Object, new: &K::Object) -> Vec
     held_rules::<K>(old, new, true)
 }
 
-/// Faults of a change of the metadata fields that every kind of job has. The arguments have the queue and the suspension as pairs of before and after.
+/// Faults of a change of the metadata fields that every kind of job has. The job's queue name and its `spec.suspend` are each a pair of the values before and
+/// after the change.
 pub(crate) fn metadata_change_rules(
     before: &ObjectMeta,
     after: &ObjectMeta,
@@ -143,7 +145,7 @@ pub(crate) fn metadata_change_rules(
     default_queue: bool,
 ) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    // The error about a removed value has the value's path in the old object.
+    // The error about a removed queue name or prebuilt Workload has the path of the removed value in the old object.
     let with = |is: Option<&str>| if is.is_some() { after } else { before };
     if !suspended && was != is {
         errors.push(running(queue_path(with(is)), is));
@@ -157,7 +159,7 @@ pub(crate) fn metadata_change_rules(
         errors.push(running(prebuilt_path(with(prebuilt)), prebuilt));
     }
     let seconds = |metadata| label(metadata, labels::MAX_EXEC_TIME_SECONDS);
-    // A write that stops or starts the job counts as a change of a running job, as in Kueue.
+    // A write that stops or starts the job must not change its maximum execution time, as in Kueue.
     if !(was_suspended && suspended) && seconds(before) != seconds(after) {
         errors.push(running(label_path(labels::MAX_EXEC_TIME_SECONDS), seconds(after)));
     }

@@ -1,8 +1,8 @@
 //! The kind batch/v1 Job.
 //!
-//! The API server accepts a change of a Job's template only while the Job is suspended, has no active pods and has no start time. A start is therefore one
-//! write (suspension and placement together). A stop is a sequence of writes: suspend the Job, wait for its pods, clear the start time if the Job controller
-//! has not done so, and restore the template.
+//! The API server accepts a change of a Job's template only while the Job is suspended, has no active pods and has no start time. The start of a Job is one
+//! write, which sets `spec.suspend` to false and places the pods of the template. The stop of a Job is a sequence of writes: suspend the Job, wait for its
+//! pods, clear the start time if the Job controller has not done so, and restore the template.
 
 mod end;
 mod rules;
@@ -96,7 +96,7 @@ impl JobKind for BatchJob {
     }
 
     fn has_seen_start(job: &Job) -> bool {
-        // A start needs a Job without a start time; see `may_change_template`.
+        // Berth starts only Jobs without a start time (`may_change_template`), so a start time shows that the Job controller has noticed the start.
         has_start_time(job)
     }
 
@@ -241,7 +241,7 @@ impl JobKind for BatchJob {
             resize(&mut spec, job, job_spec, placement.count);
         }
         let mut notes = end_of_stop(job);
-        // A Job that was suspended while it ran still has the parallelism of its admission.
+        // A placed Job was suspended while it ran, and still has the parallelism of its admission instead of the user's.
         if !Self::is_placed(job) {
             let own =
                 job_spec.parallelism.filter(|own| *own != pod_count(job_spec) && spec.contains_key("parallelism"));
@@ -253,7 +253,7 @@ impl JobKind for BatchJob {
     }
 }
 
-/// Number of pods of the Job that run at the same time.
+/// Number of pods of the Job that may run at the same time: the parallelism, but not more than the completions.
 fn pod_count(spec: &JobSpec) -> i32 {
     let parallelism = spec.parallelism.unwrap_or(1);
     spec.completions.map_or(parallelism, |completions| parallelism.min(completions))
@@ -275,7 +275,8 @@ fn resize(patch: &mut Map<String, Value>, job: &Job, spec: &JobSpec, count: i32)
         return;
     }
     patch.insert("parallelism".to_owned(), json!(count));
-    // Completions below the admitted number of pods are those of a start. Completions of a Job that is not indexed are immutable.
+    // If the Job's completions are fewer than `count`, a start with fewer pods has reduced the completions, so the completions change, too. Completions of a
+    // Job that is not indexed are immutable.
     let followed = completions_follow(&job.metadata) || spec.completions.is_some_and(|completions| completions < count);
     if followed && is_indexed(spec) {
         patch.insert("completions".to_owned(), json!(count));
@@ -307,8 +308,8 @@ fn uncounted(job: &Job) -> i32 {
     pods.map_or(0, |uids| i32::try_from(uids.len()).unwrap_or(i32::MAX))
 }
 
-/// Number of the Job's pods that need not run again. An indexed Job counts its indexes that completed or failed finally; indexes beyond lowered completions do
-/// not count.
+/// Number of the Job's pods that need not run again. In an Indexed Job, the number is that of the indexes that completed or failed finally, without indexes
+/// that are not below the Job's present completions.
 fn done(job: &Job, spec: &JobSpec) -> i32 {
     let Some(job_status) = job.status.as_ref().filter(|_| is_indexed(spec)) else {
         return status(job, |s| s.succeeded);
@@ -318,7 +319,7 @@ fn done(job: &Job, spec: &JobSpec) -> i32 {
     count_indexes(lists.into_iter().filter_map(|list| list.as_deref()), end)
 }
 
-/// Number of the Job's pods that still have to end. Without completions, no pod starts after the first success.
+/// Number of the Job's pods that still have to end. A Job without `spec.completions` starts no pod after its first pod has succeeded.
 fn left(job: &Job, spec: &JobSpec) -> i32 {
     spec.completions.unwrap_or(pod_count(spec)).saturating_sub(done(job, spec)).max(0)
 }

@@ -83,8 +83,8 @@ pub fn pod_sets_equivalent(
     }
 }
 
-/// Whether a Workload without reservation equals its suspended job, including the mutable parts of templates. A Workload that does not must be updated before
-/// the job starts, because a stop would otherwise restore old values.
+/// Whether a Workload without reservation equals its suspended job, including the mutable parts of templates. A Workload that differs from its suspended job
+/// must be updated before the job starts, because a stop restores the job's templates from the Workload.
 #[must_use]
 pub fn pod_sets_identical(job: &[PodSetDigest], workload: &[PodSetDigest]) -> bool {
     job == workload
@@ -143,7 +143,8 @@ fn is_filled_in(key: &str, value: &Value, pull_policy: &str) -> bool {
     }
 }
 
-/// The API server's default of `imagePullPolicy` for an image: `Always` for the tag `latest`.
+/// The `imagePullPolicy` that the API server sets by default, which is `Always` for an image without a digest whose tag is `latest` or absent, and
+/// `IfNotPresent` for any other image.
 fn default_pull_policy(image: &str) -> &'static str {
     let tag = image.rsplit('/').next().and_then(|name| name.split_once(':')).map_or("latest", |(_, tag)| tag);
     if tag == "latest" && !image.contains('@') { "Always" } else { "IfNotPresent" }
@@ -236,7 +237,7 @@ mod tests {
             |one: Value, other: Value| pod_sets_equivalent(&[with(one)], &[with(other)], AdmissionState::default());
         let filled_in = json!({"limits": {"memory": "2Gi"}, "requests": {"memory": "2Gi"}});
         assert!(same(json!({"limits": {"memory": "2Gi"}}), filled_in));
-        // The container requests cpu, so this request counts, whatever the pod-level limit is.
+        // The container requests cpu, so the API server does not copy the pod-level limit of cpu to the pod-level request.
         let raised = json!({"limits": {"cpu": "6"}, "requests": {"cpu": "6"}});
         assert!(!same(json!({"limits": {"cpu": "6"}}), raised), "it asks for more than before");
     }

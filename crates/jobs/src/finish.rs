@@ -7,6 +7,6 @@ pub struct Finish {
     pub success: bool,
     /// The message of the job's end, from the job's status.
     pub message: String,
-    /// Time of the end in seconds since 1970, for a job made of Jobs. Jobs that run beyond the end are stopped.
+    /// Time of the end in seconds since 1970, for a job made of Jobs. Child Jobs that still run after this time are stopped.
     pub at: Option<i64>,
 }

@@ -32,11 +32,13 @@ pub trait JobObject: Debug + Send + Sync + Any {
     fn defaults(&self, facts: Facts) -> Defaults;
     /// Faults of the job; see [`crate::validate_job`].
     fn errors(&self) -> Vec<FieldError>;
-    /// Faults of the job's change from an older state; see [`crate::validate_job_update`]. An older state of another kind is ignored.
+    /// Faults of the job's change from the older object `old`; see [`crate::validate_job_update`]. If `old` is of another job kind, these are all faults of the
+    /// job.
     fn change_errors(&self, old: &dyn JobObject, default_queue: bool) -> Vec<FieldError>;
-    /// Faults of a change while the job is being deleted; see [`crate::validate_leaving_job`]. An older state of another kind is ignored.
+    /// Faults of a change from the older object `old` while the job is being deleted; see [`crate::validate_leaving_job`]; empty if `old` is of another job
+    /// kind.
     fn leaving_errors(&self, old: &dyn JobObject) -> Vec<FieldError>;
-    /// The kept value of `spec.suspend` after an older state; see [`crate::kept_suspend`]. An older state of another kind is ignored.
+    /// The value of `spec.suspend` that the job keeps from the older object `old`; see [`crate::kept_suspend`]; `None` if `old` is of another job kind.
     fn kept_suspend(&self, old: &dyn JobObject, facts: Facts) -> Option<KeptSuspend>;
     /// The job as JSON.
     ///

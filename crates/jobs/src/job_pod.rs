@@ -1,5 +1,5 @@
-//! Pods that the Job controller creates, read from their metadata. A cluster may have tens of thousands of such pods, and their Jobs count nearly all of these
-//! pods. Control keeps only the pods that no Job counts correctly.
+//! Pods that the Job controller creates, read from their metadata. A cluster may have tens of thousands of pods of Jobs, and the status of a Job counts nearly
+//! all of the Job's pods. Control keeps in memory only the odd pods: those whose Job does not count them, or whose spec has changed.
 
 use crate::metadata::group_of;
 use crate::pods::uid_labels;
@@ -182,7 +182,7 @@ mod tests {
         assert!(relabelled.is_odd() && relabelled.named.is_empty(), "its Job is about to lose it");
         let resized = pod(|metadata| metadata["generation"] = json!(2));
         assert!(resized.is_odd() && resized.is_changed());
-        // The pod was started by Berth, and has lost the reference to its job.
+        // Berth has started the pod of this test, and the pod has lost the owner reference and the labels of its Job.
         let odd_pod = pod(|metadata| {
             for field in ["ownerReferences", "finalizers"] {
                 without(metadata, field);
@@ -192,7 +192,7 @@ mod tests {
         assert!(odd_pod.is_odd() && odd_pod.is_of_job());
     }
 
-    /// A single pod, and a pod of a group, have a watch of their own.
+    /// Pods that Berth manages alone or in a pod group come from another watch than the pods of Jobs, so they do not count as odd pods.
     #[test]
     fn pod_without_managed_job_is_not_remembered() {
         let single = pod(|metadata| {
@@ -209,7 +209,7 @@ mod tests {
                 json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "s", "controller": true}]);
         });
         assert!(!of_set.is_odd());
-        // Another queue manager has started the pod together with the pod's controller.
+        // The pod belongs to a RayCluster, which Berth does not manage and which another queue manager, such as Kueue, has started with its pods.
         let of_stranger = pod(|metadata| {
             metadata["labels"] = json!({"kueue.x-k8s.io/podset": "main"});
             metadata["finalizers"] = json!([]);

@@ -174,7 +174,7 @@ impl JobKind for JobSet {
             let status = status.replicated_jobs_status.iter().find(|status| status.name == jobs.name);
             status.map_or(0, |status| status.succeeded.min(jobs.replicas))
         };
-        // The JobSet ends with its last Job.
+        // If all Jobs of the JobSet have succeeded, the JobSet ends and releases its quota, so no pods are reported as reclaimable.
         if jobs.iter().all(|jobs| done(jobs) >= jobs.replicas) {
             return Vec::new();
         }
@@ -355,7 +355,7 @@ fn replicated(job: &Object) -> Result<Vec<Replicated<'_>>, PodSetError> {
     read.collect()
 }
 
-/// Merge patch that changes the template of a replicated job to these parts.
+/// Merge patch that gives the pod template of a replicated job the parts `want`; `None` if the template has them.
 fn change(jobs: &Replicated, want: &TemplateParts) -> Option<Value> {
     merge_diff(&jobs.parts().to_value(), &want.to_value())
 }
@@ -380,7 +380,7 @@ fn with_changes(job: &Object, changes: &[Option<Value>]) -> Option<Value> {
     Some(entries(job).iter().zip(changes).map(entry).collect())
 }
 
-/// A patch of a JobSet. With a `marker`, the patch sets the annotation of a running stop, or removes it if the marker is null.
+/// A patch of a JobSet. If `marker` is given, it becomes the value of the annotation of a running stop, and null removes the annotation.
 fn patch(job: &Object, marker: Option<Value>, suspend: Option<bool>, replicated_jobs: Option<Value>) -> ObjectPatch {
     let mut patch = ObjectPatch::of(&job.metadata);
     if let Some(marker) = marker {

@@ -31,7 +31,7 @@ pub struct JobInfo {
     pub reporter: &'static str,
     /// Label of pods with the uid of their job.
     pub uid_label: &'static str,
-    /// True if a queue may be in an annotation; see [`JobKind::QUEUE_IN_ANNOTATION`].
+    /// True if a job of the kind may name its queue in an annotation; see [`JobKind::QUEUE_IN_ANNOTATION`].
     pub queue_in_annotation: bool,
     /// True if Berth writes the status of jobs; see [`JobKind::WRITES_STATUS`].
     pub writes_status: bool,
@@ -39,11 +39,11 @@ pub struct JobInfo {
     pub built_in: bool,
     /// True if jobs of the kind consist of Jobs; see [`JobKind::MADE_OF_JOBS`].
     pub made_of_jobs: bool,
-    /// Field that lists the Jobs; see [`JobKind::JOBS_IN`].
+    /// Field of a job's spec that lists the Jobs of which the job consists; see [`JobKind::JOBS_IN`].
     pub jobs_in: Option<&'static str>,
-    /// Label of a Job with its part; see [`JobKind::PART_LABEL`].
+    /// Label of a child Job with the name of its part; see [`JobKind::PART_LABEL`].
     pub part_label: Option<&'static str>,
-    /// True if templates accept a node affinity; see [`JobKind::TAKES_AFFINITY`].
+    /// True if the pod templates of suspended jobs accept a node affinity; see [`JobKind::TAKES_AFFINITY`].
     pub takes_affinity: bool,
     /// True if patches need no containers and volumes; see [`JobKind::LEAN_PATCHES`].
     pub lean_patches: bool,

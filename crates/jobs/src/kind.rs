@@ -79,11 +79,12 @@ pub trait JobKind: Debug + Sized + 'static {
     fn part_called<'a>(_own: &str, _name: &str, _parts: &'a [Part]) -> Option<(&'a Part, i32)> {
         None
     }
-    /// Number of the attempt that the job is in, or that the Job belongs to, for a kind that may run all its Jobs again.
+    /// Number of the attempt in which a JobSet is, or for which a JobSet has made a Job: a restart of a JobSet, which creates all its Jobs again, begins the
+    /// next attempt.
     fn attempt(_: &Self::Object) -> Option<i32> {
         None
     }
-    /// Number of the job's concurrent pods and a digest of their requests, for a kind of which other jobs consist.
+    /// Number of the job's concurrent pods and a digest of their requests; `None` for kinds other than batch/v1 Job, because no other job consists of them.
     fn part_size(_: &Self::Object) -> Option<PartSize> {
         None
     }
@@ -142,7 +143,7 @@ pub trait JobKind: Debug + Sized + 'static {
     fn training_of_pods(_: &Self::Object) -> Option<&str> {
         None
     }
-    /// The field in which the job names a queue without effect, with the queue; `None` if there is none.
+    /// The field in which the job names a queue although Berth does not read the queue from this field, with the queue's name; `None` without such a field.
     fn misplaced_queue(job: &Self::Object) -> Option<String> {
         let queue = annotation(Self::metadata(job), labels::QUEUE_NAME).filter(|_| Self::queue_name(job).is_none())?;
         Some(format!("metadata.annotations[{}] names queue {queue:?}", labels::QUEUE_NAME))

@@ -12,7 +12,7 @@ const OF_A_CONTAINER: [&str; 3] = ["name", "resources", "restartPolicy"];
 const NOT_OF_A_POD: [&str; 6] =
     ["volumes", "hostAliases", "dnsConfig", "imagePullSecrets", "readinessGates", "securityContext"];
 
-/// A job's JSON text, reduced to the fields of its patches and the fields on which the requests of its pods depend. `None` for a kind whose patches repeat
+/// A job's JSON text, reduced to the fields of its patches and the fields on which the requests of its pods depend; `None` for a kind whose patches repeat
 /// further parts of the job, and for a job that cannot be read.
 #[must_use]
 pub fn lean_text(kind: JobType, text: &str) -> Option<String> {

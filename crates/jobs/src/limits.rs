@@ -20,7 +20,7 @@ const BELOW_MIN: &str = "requests must not be below the limitRange min";
 pub struct LimitSummary(pub BTreeMap<String, LimitRangeItem>);
 
 impl LimitSummary {
-    /// The summary of LimitRanges, which must be sorted by name, because the first default counts.
+    /// The summary of the LimitRanges `ranges`, which must be sorted by name, because the default of the first LimitRange counts.
     pub fn of<'a>(ranges: impl IntoIterator<Item = &'a LimitRange>) -> Self {
         let mut summary = BTreeMap::<String, LimitRangeItem>::new();
         for item in ranges.into_iter().filter_map(|range| range.spec.as_ref()).flat_map(|spec| &spec.limits) {
@@ -41,7 +41,8 @@ impl LimitSummary {
     }
 }
 
-/// Merges quantities by resource; the new quantity of a resource replaces the old one if their comparison gives `wins`.
+/// Merges the quantities `from` into the quantities `into` by resource; a quantity of `from` replaces the one of `into` if comparing it with that one gives
+/// `wins`.
 fn merge(into: &mut Option<Quantities>, from: Option<&Quantities>, wins: Option<Ordering>) {
     for (resource, quantity) in from.into_iter().flatten() {
         let into = into.get_or_insert_default();
@@ -94,7 +95,7 @@ pub fn limits_exceeded(index: usize, spec: &PodSpec) -> Vec<Violation> {
 /// Amounts in the units of quota, in which Kueue compares requests with limits; amounts less than a unit apart may be equal.
 type Counted = BTreeMap<String, Amount>;
 
-/// The readable amounts of a resource list.
+/// The amounts of a resource list in the units of quota; empty if a text in the list is no quantity.
 fn amounts(quantities: Option<&Quantities>) -> Counted {
     counted(quantities.and_then(|quantities| exact(quantities).ok()).unwrap_or_default())
 }

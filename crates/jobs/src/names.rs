@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 const MAX_NAME: usize = 253;
 const HASH_DIGITS: usize = 5;
 
-/// Name of the Workload of a job: `<kind>-<owner name>-<hash>`, at most 253 characters. The hash is the beginning of the SHA-1 of kind, API group, name and
-/// UID, so that a job re-created under an earlier name gets another Workload.
+/// Name of the Workload of a job, in the form `<kind>-<owner name>-<hash>` with at most 253 characters. The hash in the name is the beginning of the SHA-1 of
+/// kind, API group, name and UID, so that a job re-created under an earlier name gets another Workload.
 #[must_use]
 pub fn workload_name(kind: &str, group: &str, owner_name: &str, uid: &str) -> String {
     let mut name = format!("{}-{owner_name}", kind.to_lowercase());

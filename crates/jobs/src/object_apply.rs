@@ -1,4 +1,4 @@
-//! Bodies of server-side applies. A body begins with the identity of its object, so that no precondition can be forgotten.
+//! Bodies of server-side applies. The body of an apply is made from the identity of its object, so that the precondition on the uid cannot be forgotten.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -16,8 +16,8 @@ pub struct Identity<'a> {
     pub resource_version: &'a str,
 }
 
-/// The body of a server-side apply: complete for everything that its field manager owns. The API server applies it to the object of that uid alone
-/// and, where it was derived from a version, to that version alone.
+/// The body of a server-side apply: complete for everything that its field manager owns. The API server refuses the apply if the object has another uid than
+/// the body, or another resourceVersion than a body with a resourceVersion.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectApply {
@@ -31,7 +31,8 @@ pub struct ObjectApply {
 }
 
 impl ObjectApply {
-    /// An apply to the version of an object that was read. The kind is given as in `apiVersion` and `kind`.
+    /// An apply with the resourceVersion of the object that was read as a precondition. The parameter `kind` is the pair of the object's `apiVersion` and
+    /// `kind`.
     #[must_use]
     pub fn of_version(kind: (&'static str, &'static str), identity: &Identity<'_>) -> Self {
         let mut apply = Self::of_any_version(kind, identity);
@@ -39,7 +40,7 @@ impl ObjectApply {
         apply
     }
 
-    /// An apply to any version of an object: only for fields that no other client writes.
+    /// An apply without a precondition on the resourceVersion of the object, which is only for fields that no other client writes.
     #[must_use]
     pub fn of_any_version((api_version, kind): (&'static str, &'static str), identity: &Identity<'_>) -> Self {
         let named = [("name", identity.name), ("uid", identity.uid)].into_iter();

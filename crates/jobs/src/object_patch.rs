@@ -1,4 +1,5 @@
-//! Bodies of merge patches. A body begins with the preconditions that the API server compares, so that no precondition can be forgotten.
+//! Bodies of merge patches. The body of a merge patch is made from uid and resourceVersion, which the API server compares with those of the object, so that
+//! neither can be forgotten.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value};
@@ -140,7 +141,7 @@ impl ObjectPatch {
         self.status.is_some()
     }
 
-    /// The body of the patch. A part without a change is left out.
+    /// The body of the patch. The body has no `spec` or `status` if the patch does not change it.
     #[must_use]
     pub fn into_body(self) -> Value {
         let mut body = Map::from_iter([("metadata".to_owned(), Value::Object(self.metadata))]);

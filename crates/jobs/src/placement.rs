@@ -37,19 +37,19 @@ pub struct ForbiddenError(pub String);
 /// Reason why a job cannot be started as it was admitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
-    /// Two sources set different values for one key.
+    /// Two of flavors, admission checks and the job's pod template set different values for one key of the labels, annotations or node selector.
     #[error(
         "invalid admission check PodSetUpdate: conflict for {part}: conflict for key={key}, value1={first}, \
          value2={second}"
     )]
     Conflict {
-        /// The map with the conflict: `labels`, `annotations` or `nodeSelector`.
+        /// Name (`labels`, `annotations` or `nodeSelector`) of the pod template's map in which one key has two values.
         part: &'static str,
         /// The key with two values.
         key: String,
-        /// The value that the map had.
+        /// The value that the key had before the conflicting value was added.
         first: String,
-        /// The value that was to be added.
+        /// The conflicting value, which was to be added for the key.
         second: String,
     },
     /// A flavor forbids a node label that the pods select.
@@ -91,13 +91,13 @@ pub enum PlacementError {
 }
 
 impl PlacementError {
-    /// Whether the cause may pass, because an administrator's object is missing or has changed since the quota reservation. A job with a permanent placement
-    /// error can never start unchanged, and its Workload finishes as FailedToStart.
+    /// Whether the placement error may be temporary, because a flavor or another object of an administrator is missing or has changed since the quota
+    /// reservation. A job with a permanent placement error can never start unchanged, and its Workload finishes as FailedToStart.
     #[must_use]
     pub fn passes(&self) -> bool {
         match self {
             Self::FlavorNotFound(_) | Self::Annotation { .. } | Self::Forbidden { .. } => true,
-            // Labels and annotations come from admission checks, as in Kueue, so a conflict between them does not pass.
+            // A conflict of labels or of annotations comes from the updates of admission checks and is permanent, as in Kueue.
             Self::Conflict { part, .. } => *part == "nodeSelector",
             Self::NoAffinity { .. } | Self::PodSets { .. } => false,
         }
@@ -188,7 +188,6 @@ impl Placement {
     ///
     /// # Errors
     /// [`PlacementError::Conflict`] if the template has another value for a key, and [`PlacementError::Forbidden`] if the pods could never be scheduled.
-    /// could never be scheduled.
     pub fn apply(&self, parts: &TemplateParts) -> Result<TemplateParts, PlacementError> {
         let mut result = parts.clone();
         if self.overrides {
@@ -251,7 +250,7 @@ fn forbid(forbidden: &mut Vec<(String, Vec<String>)>, key: String, mut values: V
     match forbidden.iter_mut().find(|(known, _)| *known == key) {
         None => forbidden.push((key, values)),
         Some((_, known)) if values.is_empty() => known.clear(),
-        // An earlier entry forbids every value of the key.
+        // An earlier entry of the annotation forbids every value of the node label `key`.
         Some((_, known)) if known.is_empty() => {}
         Some((_, known)) => {
             values.retain(|value| !known.contains(value));
@@ -260,7 +259,7 @@ fn forbid(forbidden: &mut Vec<(String, Vec<String>)>, key: String, mut values: V
     }
 }
 
-/// Adds the forbidden labels to every alternative of the required node affinity.
+/// Adds requirements that exclude nodes with the forbidden labels to every term of the required node affinity.
 fn avoid(parts: &mut TemplateParts, forbidden: &[(String, Vec<String>)]) {
     let wanted: Vec<NodeSelectorRequirement> = forbidden
         .iter()
@@ -280,7 +279,7 @@ fn avoid(parts: &mut TemplateParts, forbidden: &[(String, Vec<String>)]) {
     for term in &mut selector.node_selector_terms {
         let is_empty = term.match_expressions.as_ref().is_none_or(Vec::is_empty)
             && term.match_fields.as_ref().is_none_or(Vec::is_empty);
-        // A term without requirements matches no node, and an added requirement would make it match nodes.
+        // A node selector term without requirements matches no node, and an added requirement would make the term match nodes.
         if !is_empty {
             append(term.match_expressions.get_or_insert_default(), &wanted);
         }

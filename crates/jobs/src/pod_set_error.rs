@@ -1,12 +1,12 @@
 //! The reasons why no pod sets can be made of a job.
 
-/// Reason why no pod sets can be made of a job, of a pod or of a StatefulSet. The text names the field or annotation at fault, and its value.
+/// Reason why no pod sets can be made of a job, of a pod or of a StatefulSet. The error's text names the wrong field or annotation, and its value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PodSetError {
-    /// A required field is missing.
+    /// A field of the job that is needed to make its pod sets is missing; `0` is the field's path.
     #[error("{0}: missing")]
     Missing(String),
-    /// A number of pods is negative.
+    /// The parallelism, completions or another number of pods in the object's spec is negative.
     #[error("spec.{field}: {given} must be greater than or equal to 0")]
     Negative {
         /// Name of the field in `spec`.
@@ -19,7 +19,7 @@ pub enum PodSetError {
         "spec.replicatedJobs[{0}]: replicas, parallelism and completions must be whole numbers greater than or equal to 0"
     )]
     Counts(usize),
-    /// A field cannot be read.
+    /// A field of the object, such as a pod template, does not decode as its type.
     #[error("{field}: {fault}")]
     Field {
         /// Path of the field.
@@ -27,7 +27,7 @@ pub enum PodSetError {
         /// Fault of the field.
         fault: String,
     },
-    /// An annotation has a text that is not of its type.
+    /// The text of an annotation does not parse as the annotation's type, such as a number.
     #[error("annotation {key}: {text:?}: {fault}")]
     Annotation {
         /// Key of the annotation.
@@ -37,7 +37,7 @@ pub enum PodSetError {
         /// Fault of the text.
         fault: String,
     },
-    /// An annotation is neither true nor false.
+    /// The text of an annotation that must be a boolean is neither true nor false.
     #[error("annotation {key}: {text:?} is not true or false")]
     NoBool {
         /// Key of the annotation.
@@ -45,7 +45,7 @@ pub enum PodSetError {
         /// Text of the annotation.
         text: String,
     },
-    /// An annotation is not a number between 1 and the number of pods.
+    /// The annotation with the smallest accepted number of pods is not a number from 1 to the pod set's number of pods.
     #[error("annotation {key}: {text:?} is not a number from 1 to {most}")]
     OutOfRange {
         /// Key of the annotation.

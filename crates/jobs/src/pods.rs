@@ -1,8 +1,9 @@
 //! The kind v1 Pod, single or in a pod group, and the kinds that are admitted through their pods.
 //!
-//! A pending pod has a scheduling gate. A start removes the gate and adds the placement in one write. A started pod cannot get its gate back, so a stop writes
-//! the reason into a condition and deletes the pod. A finalizer keeps the pod until its end is accounted for. A pod group consists of the pods that name it. A
-//! [`Tally`] counts the states of a group's pods as they change, so that no decision reads all pods of the group. [`PodState`] is the place to start reading.
+//! A pending pod has a scheduling gate. The start of a pod removes its scheduling gate and adds its placement in one write. A started pod cannot get its gate
+//! back, so a stop writes the reason into a condition and deletes the pod. Berth's finalizer keeps an ended pod until Berth has counted its end in the pod's
+//! Workload. A pod group consists of the pods that name it. A [`Tally`] counts the states of a group's pods as they change, so that no decision reads all pods
+//! of the group. [`PodState`] is the place to start reading.
 
 mod governing;
 mod group;

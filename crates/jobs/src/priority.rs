@@ -20,7 +20,7 @@ pub struct EffectivePriority {
 pub fn effective_priority(workload: &Workload, boosts: bool) -> EffectivePriority {
     let base = workload.spec.priority.unwrap_or_default();
     let annotations = workload.metadata.annotations.as_ref().filter(|_| boosts);
-    // An empty annotation counts as absent.
+    // An empty annotation with a priority boost counts as absent.
     let text = annotations.and_then(|all| all.get(labels::PRIORITY_BOOST)).filter(|text| !text.is_empty());
     let parsed = text.map(|text| text.parse::<i32>().ok());
     let boost = parsed.flatten().unwrap_or_default();

@@ -103,11 +103,11 @@ fn placed(spec: &PodSpec, parts: &TemplateParts) -> Value {
     template
 }
 
-/// Key for merging pod sets: pod sets with equal keys are merged, and `None` is never merged.
+/// Key for merging pod sets in a ProvisioningRequest: pod sets with equal keys are merged, and a pod set with the key `None` is not merged.
 fn likeness(template: &Value, policy: Option<&str>) -> Option<Value> {
     match policy {
         Some(SAME_TEMPLATES) => {
-            // The label with the pod set's name differs even between equal templates.
+            // The label with the pod set's name differs between pod sets whose templates are equal otherwise, so it is left out of the comparison.
             let mut template = template.clone();
             if let Some(own) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
                 own.remove(labels::POD_SET);
@@ -116,7 +116,7 @@ fn likeness(template: &Value, policy: Option<&str>) -> Option<Value> {
         }
         Some(SAME_REQUIREMENTS) => {
             let spec = template.get("spec")?;
-            // The comparison includes requests of containers, and no limits.
+            // Two pod sets are merged if the requests of their containers are equal, even if the limits differ.
             let requests = |part: &str| -> Vec<Option<&Value>> {
                 let all = spec.get(part).and_then(Value::as_array);
                 all.into_iter().flatten().map(|container| container.pointer("/resources/requests")).collect()
@@ -200,7 +200,8 @@ pub fn provisioning_state(request: &ProvisioningRequest) -> Provisioning<'_> {
     words("Accepted").map_or(Provisioning::Unanswered, |_| Provisioning::Accepted(expected))
 }
 
-/// Updates of a Workload's pod sets by a successful ProvisioningRequest. The request names only the first of merged pod sets, as in Kueue.
+/// Updates of a Workload's pod sets by a successful ProvisioningRequest. A ProvisioningRequest names only the first of the pod sets that it merges, so only
+/// this pod set is updated, as in Kueue.
 #[must_use]
 pub fn provisioned_updates<'a>(
     request: &ProvisioningRequest,
@@ -233,7 +234,7 @@ pub fn provisioned_updates<'a>(
     pod_sets.filter(named).map(update).collect()
 }
 
-/// Seconds to wait after a failed attempt; `None` if it was the last attempt.
+/// Seconds to wait for the next ProvisioningRequest after the attempt number `attempt` has failed; `None` if no further attempt is allowed.
 #[must_use]
 pub fn retry_after(strategy: Option<&ProvisioningRequestRetryStrategy>, attempt: i32) -> Option<i32> {
     let (mut limit, mut base, mut most) = (None, None, None);

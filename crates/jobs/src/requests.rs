@@ -30,8 +30,8 @@ pub struct RequestRules {
     pub exclude_prefixes: Vec<String>,
     /// The `transformations` of the configuration, at most one per input resource.
     pub transformations: Vec<Transformation>,
-    /// True if Kueue's rules replace Berth's: LimitRange defaults apply before a container's own limits, excluded resources are not transformed, a missing
-    /// RuntimeClass is ignored, and LimitRanges bound requests only.
+    /// True if Kueue's rules for requests apply where Berth's differ: then LimitRange defaults apply before a container's own limits, excluded resources are
+    /// not transformed, a missing RuntimeClass is ignored, and LimitRanges bound requests only.
     pub to_the_letter: bool,
 }
 

@@ -23,8 +23,8 @@ pub fn too_large(workload: &Workload) -> Option<String> {
         .then(|| format!("the Workload of a job may have {MOST_BYTES} bytes: this one would have {bytes}"))
 }
 
-/// Fault of an object whose Workload is too large. The Workload has the object's template `parts` times. If the object is small, the Workload cannot be too
-/// large, and is not built.
+/// Fault of an object whose Workload is too large. The parameter `parts` is the number of copies of the object's pod template in the Workload. The Workload of
+/// a small object cannot be too large, so it is not built.
 pub(crate) fn size_rule(
     object: &impl Serialize,
     parts: usize,

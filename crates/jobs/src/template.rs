@@ -31,7 +31,7 @@ pub struct TemplateParts {
 }
 
 impl TemplateParts {
-    /// JSON pointers of the parts within a template.
+    /// JSON pointers, within a pod template, of the parts that the start of a job changes.
     pub(crate) const FIELDS: [&str; 6] = [
         "/metadata/labels",
         "/metadata/annotations",
@@ -75,8 +75,9 @@ impl TemplateParts {
         self.labels.contains_key(labels::POD_SET) || self.annotations.contains_key(labels::WORKLOAD)
     }
 
-    /// The parts as the JSON of a template: maps always, and lists if they are not empty. The difference of two template values names every removed key, and
-    /// does not touch foreign keys such as the labels of the Job controller.
+    /// The parts as JSON in the form of a pod template: labels, annotations and node selector always, and the other fields if they are not empty. The merge
+    /// patch between two such values removes exactly the keys that only the first has, and does not change keys that neither has, such as the Job controller's
+    /// labels.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let gates: Vec<_> = self.scheduling_gates.iter().map(|name| PodSchedulingGate { name: name.clone() }).collect();

@@ -58,16 +58,16 @@ pub enum Action {
     Read,
     /// Create the Lease with the candidate as its holder.
     Create,
-    /// Claim the Lease: replace this version of it, with this number of transitions.
+    /// Claim the Lease: replace the version of the Lease with the resourceVersion `version`, and set `leaseTransitions` to `transitions`.
     Claim {
-        /// The resourceVersion to replace.
+        /// The resourceVersion of the Lease that the write replaces.
         version: String,
         /// New `leaseTransitions`.
         transitions: i32,
     },
-    /// Renew the Lease: replace this version of it.
+    /// Renew the Lease: replace the version of the Lease with the resourceVersion `version`.
     Renew {
-        /// The resourceVersion to replace.
+        /// The resourceVersion of the Lease that the write replaces.
         version: String,
     },
     /// Stop leading at once.

@@ -136,7 +136,8 @@ impl Webhooks {
     /// Serves reviews until the shutdown delay since `asked` is over, answers the running requests, and stops the server. The process is not ready from the
     /// time `asked` on, but clients send new connections until they know that.
     pub(crate) async fn stop(self, asked: Option<Instant>) {
-        // The facts become outdated because the watches have ended, and the keeper must not write the webhook configurations any more.
+        // The keeper of certificates must not write the webhook configurations any more, because the watches have ended and its facts about the cluster become
+        // outdated.
         self.keeper.abort();
         let rest = asked.map_or(Duration::ZERO, |asked| self.delay.saturating_sub(asked.elapsed()));
         tokio::time::sleep(rest).await;

@@ -15,7 +15,7 @@ pub const SLICES: &str = "workload slices";
 pub const CONCURRENT: &str = "concurrent admission";
 /// Reason for cases that test dynamic resource allocation.
 pub const DRA: &str = "dynamic resource allocation";
-/// Reason for cases with the gate that replaces parts of Kueue's node filter.
+/// Reason for cases with the feature gate `SchedulerLibraryIntegration`, which replaces parts of Kueue's node filter.
 pub const LIBRARY: &str = "SchedulerLibraryIntegration";
 /// Reason for cases that test an inner step of Kueue that Berth does elsewhere.
 pub const INNER: &str = "upstream's inner division of labour";
@@ -72,7 +72,8 @@ fn workloads(case: &Case) -> impl Iterator<Item = &Value> {
 }
 
 /// Whether a case depends on a topology: a Workload requests or has a topology assignment, a ClusterQueue has quota in a flavor with a topology, or the input
-/// or the expectation is by topology domain. The input `capacity` matters to placement only.
+/// or the expectation is by topology domain. A case whose input has the key `capacity` depends on a topology, because the key gives the capacity of topology
+/// domains.
 fn is_topological(case: &Case) -> bool {
     let steps = || list(&case.input, "/steps").filter_map(|step| step.get("action"));
     let second_pass =
@@ -92,7 +93,8 @@ fn is_topological(case: &Case) -> bool {
     second_pass || inputs || expects || workloads(case).any(is_placed) || has_quota_in_a_topology(case)
 }
 
-/// Whether a head of the entry order has a quota reservation already: only a Workload that waits for a topology assignment has a second pass.
+/// Whether a case of kind `entry-order` has a Workload with a quota reservation: only a Workload that waits for a topology assignment is tried again after its
+/// reservation, in a second scheduling pass.
 fn has_second_passes(case: &Case) -> bool {
     let is_reserved =
         |condition: &Value| text(condition, "/type") == "QuotaReserved" && text(condition, "/status") == "True";
@@ -135,8 +137,8 @@ fn has_slices(case: &Case) -> bool {
     has(&case.input, "replacedWorkloadSlice") || workloads(case).any(replaces)
 }
 
-/// Whether a case has concurrent admission: Workloads that are owned by another Workload, each with a flavor of its own, or a ClusterQueue with a policy for
-/// such Workloads.
+/// Whether a case has concurrent admission, which means a Workload that another Workload owns or that has a label of concurrent admission, or a ClusterQueue
+/// with a `concurrentAdmissionPolicy`.
 fn has_variants(case: &Case) -> bool {
     let by_workload = |owner: &Value| owner.get("kind").is_some_and(|kind| kind == "Workload");
     let variant = |workload: &Value| list(workload, "/metadata/ownerReferences").any(by_workload);
@@ -173,8 +175,8 @@ fn has_claims(case: &Case, gates: &Gates) -> bool {
         || (decides && workloads(case).any(|workload| list(workload, "/spec/podSets").any(claims)))
 }
 
-/// Whether the flavor scan of a Workload is outdated because the Workload's shape changed. Berth drops the scan's progress when it observes the change, and
-/// cases with `progressKept` test this.
+/// Whether the flavor scan of a Workload is outdated because the Workload's shape changed. Berth drops the progress of a Workload's flavor scan when it
+/// observes a change of the Workload's shape, and cases with `progressKept` test this.
 fn compares_shapes(case: &Case) -> bool {
     let shape = |scan: &str| text(&case.input, &format!("/{scan}/schedulingHash"));
     shape("last") != shape("current")

@@ -54,9 +54,9 @@ pub struct Config {
     pub fair_sharing: Option<FairSharing>,
     /// Settings of admission fair sharing, or only whether admission fair sharing is on.
     pub admission_fair_sharing: Option<AdmissionFairSharing>,
-    /// Timestamp by which evicted Workloads are ordered: `Eviction` or `Creation`.
+    /// Timestamp (`Eviction` or `Creation`) by which evicted Workloads are ordered in their queue.
     pub pods_ready_requeuing_timestamp: Option<String>,
-    /// Treatment of resources without quota: `BlockUndeclared` or `IgnoreUndeclared`.
+    /// Treatment (`BlockUndeclared` or `IgnoreUndeclared`) of requested resources for which the ClusterQueue has no quota.
     pub quota_check_strategy: Option<String>,
     /// Transformations of requested resources.
     pub resource_transformations: Vec<Transformation>,
@@ -100,7 +100,7 @@ pub struct AdmissionFairSharingSettings {
 pub struct Transformation {
     /// Name of the resource that is transformed.
     pub input: String,
-    /// Treatment of the transformed resource: `Retain` keeps it, and `Replace` removes it.
+    /// Treatment of the transformed resource, where `Retain` keeps its request and `Replace` removes its request.
     pub strategy: Option<String>,
     /// Name of the resource whose amount multiplies the input amount.
     pub multiply_by: Option<String>,

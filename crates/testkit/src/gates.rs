@@ -155,7 +155,7 @@ mod tests {
             let needs = row.get("requires").and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
             let mut needs: Vec<&str> = needs.iter().filter_map(serde_json::Value::as_str).collect();
             let mut known = gate.needs.to_vec();
-            // The order of the gates that a gate needs does not matter.
+            // The list of feature gates that a gate needs is compared without regard to its order.
             needs.sort_unstable();
             known.sort_unstable();
             assert_eq!(needs, known, "{}", gate.name);

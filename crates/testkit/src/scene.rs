@@ -205,7 +205,7 @@ impl Scene {
         }
     }
 
-    /// Charges usage to ClusterQueues by adding Workloads that hold it.
+    /// Charges a usage to ClusterQueues by adding Workloads that hold quota of this amount.
     ///
     /// # Errors
     /// A quantity cannot be read, or is too large for a Workload.

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 /// Purposes of the writes that a scheduling cycle of Kueue makes.
 const OF_CYCLES: [Purpose; 3] = [Purpose::ReserveQuota, Purpose::ExplainPending, Purpose::Evict];
 
-/// Whether a cycle of Kueue would have made this write. Kueue admits a Workload without pending checks together with its reservation, which control may do in
-/// two writes.
+/// Whether a scheduling cycle of Kueue would have made the write `made`. Kueue admits a Workload without pending checks together with its reservation, which
+/// control may do in two writes.
 fn is_of_a_cycle(made: &Made, before: &[Made]) -> bool {
     let reserved = |other: &Made| other.key == made.key && other.purpose == Purpose::ReserveQuota;
     OF_CYCLES.contains(&made.purpose) || (made.purpose == Purpose::SetAdmitted && before.iter().any(reserved))
@@ -22,7 +22,7 @@ fn others(history: &[Made]) -> impl DoubleEndedIterator<Item = &Made> {
     history.iter().enumerate().filter(is_other).map(|(_, made)| made)
 }
 
-/// An object without the values of writes that no cycle made, unless a later write of a cycle has replaced these values.
+/// The object `now` without the values that control wrote outside of scheduling cycles, except values that a later write of a cycle has replaced.
 #[must_use]
 pub fn object(now: &Value, key: &ObjectKey, history: &[Made]) -> Value {
     let mut shown = now.clone();
@@ -37,7 +37,7 @@ pub fn object(now: &Value, key: &ObjectKey, history: &[Made]) -> Value {
 /// Reason of Berth's event about the owners that scenes give to Workloads, whose kind is unknown.
 const OF_SCENES: &str = "OwnerKindUnknown";
 
-/// Events without the events of writes that no cycle made.
+/// The events without the events about writes that control made outside of scheduling cycles.
 #[must_use]
 pub fn notices(all: &[Notice], history: &[Made]) -> Vec<Notice> {
     let mut shown: Vec<Notice> = all.iter().filter(|notice| notice.reason != OF_SCENES).cloned().collect();
@@ -118,7 +118,7 @@ mod tests {
             shown["status"],
             json!({"admission": {"clusterQueue": "q"}, "conditions": [condition("QuotaReserved", "True")]})
         );
-        // A reservation that a controller of Kueue released is still there for cycles.
+        // A quota reservation that control released outside of a scheduling cycle is shown as still held.
         let released = json!({"status": {"conditions": [condition("QuotaReserved", "False")]}});
         let history = [made(Purpose::ReleaseQuota, &reserved, &released)];
         assert_eq!(object(&released, &key(), &history)["status"], reserved["status"]);

@@ -71,7 +71,7 @@ fn case_with_any_changed_expectation_fails() {
         assert_eq!(judge(&text).1, Verdict::Passed, "{name}");
         let mut paths = Vec::new();
         leaves(&case["expect"], "/expect".to_owned(), &mut paths);
-        // The text of an assignment error is not compared.
+        // The runner does not compare the text of the `error` that a case of kind `flavor-assignment` expects.
         let is_error = |path: &String| case["kind"] == json!("flavor-assignment") && path.ends_with("/error");
         paths.retain(|path| !path.contains("/eventsCompare/") && !is_error(path));
         for path in paths {
@@ -101,7 +101,7 @@ fn compared_expectation_field_is_tried_by_some_own_case() {
         let after = expect.get("after").and_then(Value::as_object).into_iter().flatten();
         let deep = after.filter_map(|(_, part)| part.as_object()).flatten();
         tried.extend(expect.iter().chain(deep).map(|(field, _)| format!("{kind}/{field}")));
-        // The error about an unknown field lists the fields that the decoder knows.
+        // The decoder's error about an unknown field of `expect` lists the known fields, from which the test reads them.
         let mut other = case.clone();
         other["expect"]["surprise"] = json!(1);
         let text = format!("{:?}", judge(&other.to_string()).1);

@@ -178,12 +178,12 @@ const NAMED: [(&str, usize); 38] = [
     ("usage", 2),
 ];
 
-/// A place in the expectations of a case.
+/// A place in the expectations of a case, at which the test changes a value.
 struct At {
     pointer: String,
     /// The pointer of the place, with `*` for names and `[]` for list items.
     field: String,
-    /// Number of layers of names below the place.
+    /// Number of levels of maps below the place whose keys are names, such as those of flavors.
     named: usize,
     /// True if the place is the root of the expectations, of which a case may leave out every key.
     root: bool,

@@ -77,7 +77,7 @@ fn failing_case_is_named_and_fails_the_run() {
     assert_eq!(last_line(&output), "conformance: 3 cases, 1 passed, 2 failed, 0 not applicable", "{printed}");
     assert!(printed.contains("FAILED own/b.yaml\n") && printed.contains("FAILED own/c.yaml\n"), "{printed}");
     assert_eq!(output.status.code(), Some(1), "{printed}");
-    // `--only a.yaml` runs the passing case only.
+    // With `--only a.yaml`, the runner runs the passing case and not the failing one.
     let output = conformance(&[cases.to_str().unwrap(), "--only", "a.yaml"]);
     assert_eq!(last_line(&output), "conformance: 1 cases, 1 passed, 0 failed, 0 not applicable");
     assert_eq!(output.status.code(), Some(0));

@@ -8,14 +8,14 @@ use serde_json::Value;
 /// Fields of a TrainingJob's spec that decide when and where its Jobs run, but not what the Jobs do.
 const OF_THE_QUEUE: [&str; 3] = ["capacityTiers", "schedulingConfig", "suspend"];
 
-/// Result of the check of an author's rights: whether the author may himself do what Berth would do for him.
+/// Result of the check of an author's rights: whether the author of a TrainingJob may create the Jobs that Berth would create for the TrainingJob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leave {
     /// The author has the right.
     Given,
-    /// The author does not have the right; the text is RBAC's reason.
+    /// The author may not create Jobs; the text is the reason that the API server's authorization gave.
     Refused(String),
-    /// The right is unknown, because the API server gave no answer; the text says why.
+    /// It is unknown whether the author may create Jobs, because the API server gave no answer; the text says why.
     Unanswered(String),
 }
 

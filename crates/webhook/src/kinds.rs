@@ -89,7 +89,7 @@ pub(crate) fn drop_min_counts(request: &Request, partial_admission: bool) -> Res
     if partial_admission || request.operation != "CREATE" {
         return Ok(Answer::Allow);
     }
-    // The schema has not been checked yet, so a value of a wrong type must not be an error here.
+    // The API server checks a Workload's schema only after the mutating webhook, so a value of a wrong type in `podSets` is no error of this webhook.
     let object: Value = request.object()?;
     let sets = object.pointer("/spec/podSets").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let with = sets.iter().enumerate().filter(|(_, set)| set.get("minCount").is_some());

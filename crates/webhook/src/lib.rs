@@ -49,8 +49,8 @@ pub trait ClusterFacts: Send + Sync + 'static {
 
 /// Receiver of the measurements of the webhook server.
 pub trait Meter: Send + Sync + 'static {
-    /// Called after a review was answered: `endpoint` is the name of its path, `outcome` is `allowed`, `denied`, `converted` or `error`, and
-    /// `seconds` is the time from the received body to the answer.
+    /// Called after a review was answered, with the short name of its route as `endpoint`, with the `outcome` (`allowed`, `denied`, `converted` or `error`),
+    /// and with the seconds from the received body to the answer.
     fn answered(&self, endpoint: &'static str, outcome: &'static str, seconds: f64);
     /// Called after a connection or request was refused, with the reason.
     fn refused(&self, why: &'static str);

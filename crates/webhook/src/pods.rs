@@ -83,7 +83,7 @@ pub(crate) fn mutate_stateful_set(request: &Request, around: &Around<'_>) -> Rep
     Ok(Answer::Change(parent_operations(&object.metadata, object.spec.as_ref().map(|spec| &spec.template), defaults)))
 }
 
-/// Refuses an invalid StatefulSet, and changes that its quota could not follow.
+/// Refuses an invalid StatefulSet, and changes of its queue or pod template that its Workload could not follow.
 pub(crate) fn validate_stateful_set(request: &Request, around: &Around<'_>) -> Reply {
     let facts = facts(request, around);
     let managed = facts.stateful_sets && facts.managed_namespace;

@@ -44,7 +44,7 @@ pub struct Request {
     pub namespace: String,
     /// The operation: `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub operation: String,
-    /// The object that would be stored.
+    /// The object that the API server stores if the review allows it; absent in a deletion.
     pub object: Option<Box<RawValue>>,
     /// The stored object, in an update.
     pub old_object: Option<Box<RawValue>>,

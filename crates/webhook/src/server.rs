@@ -63,7 +63,7 @@ type Heard = watch::Sender<Option<Instant>>;
 /// Refusal of a request: HTTP status, the reason as the metric has it, and a text for the client.
 type Refusal = (StatusCode, &'static str, String);
 
-/// The state that the answers to reviews need.
+/// The state of the webhook server that the answers to reviews need: facts about the cluster, rights of authors, feature gates, and room for bodies.
 pub struct Handler {
     /// Facts about the cluster.
     pub cluster_facts: Arc<dyn ClusterFacts>,
@@ -130,8 +130,8 @@ impl Handler {
         Ok(answer)
     }
 
-    /// Reads the complete body, and returns it with the room that it takes. Until more bytes than those of a small body have arrived, only bytes that
-    /// have arrived take room.
+    /// Reads the complete body, and returns it with the room that it takes. Until a body is larger than a small body, only the bytes that have arrived take
+    /// room in memory.
     async fn read_body(&self, mut body: Incoming) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), Refusal> {
         let slow = |_| (StatusCode::REQUEST_TIMEOUT, "slow", "the body did not arrive in time".to_owned());
         let announced = body.size_hint().exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(BODY).min(BODY);
@@ -280,7 +280,8 @@ async fn connection(
         async move { Ok::<_, Infallible>(handler.handle(request, &heard).await) }
     });
     let mut builder = Builder::new(TokioExecutor::new());
-    // hyper's own time limit for request heads would also run between reviews, so it is off; the loop below closes the connection of a slow request.
+    // hyper's own time limit for request heads would also run between reviews, so it is off; the loop of `connection` closes a connection that sends no
+    // complete review in time.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(64 * 1024);
     builder
         .http2()

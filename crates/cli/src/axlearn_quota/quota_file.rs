@@ -7,7 +7,7 @@ use toml_edit::{Document, Item, Key, TableLike, Value};
 
 /// Top-level keys of the quota file that AxLearn reads.
 const KEYS: [&str; 4] = ["toml-schema", "total_resources", "project_resources", "project_membership"];
-/// Largest number of tiers in a quota file; within this and the next two limits, no sum of amounts overflows.
+/// Largest number of tiers in a quota file; with the limits `MOST_TIERS`, `MOST_PROJECTS` and `MOST_OF_A_TYPE`, no sum of amounts overflows.
 const MOST_TIERS: usize = 64;
 /// Largest number of projects in a quota file.
 const MOST_PROJECTS: usize = 1000;

@@ -5,7 +5,7 @@ const MOST_PLACES: i64 = 18;
 /// Largest number of digits before the decimal point of a fraction.
 const MOST_BEFORE: i64 = 3;
 
-/// A decimal number as written: `digits` divided by ten to the power of `places`.
+/// A decimal number as written, with the value of `digits` divided by ten to the power of `places`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decimal {
     digits: i128,
@@ -13,7 +13,7 @@ pub(crate) struct Decimal {
 }
 
 impl Decimal {
-    /// Reads a nonnegative number of TOML: `0.6`, `1`, `1_0.5`, `6e-1`.
+    /// Reads a nonnegative number in a notation of TOML, such as `0.6`, `1`, `1_0.5` or `6e-1`.
     ///
     /// # Errors
     /// The error text states the allowed form of the number.
@@ -46,7 +46,7 @@ impl Decimal {
         let digits: i128 = digits.parse().map_err(|_| refused())?;
         match u32::try_from(places) {
             Ok(places) => Ok(Self { digits, places }),
-            // The loop appends the zeros that the exponent stands for; the check of digits before the point allows fewer than three.
+            // Each step multiplies `digits` by ten for one power of ten of the exponent; because of `MOST_BEFORE`, there are fewer than three steps.
             Err(_) => Ok(Self { digits: (places..0).fold(digits, |digits, _| digits * 10), places: 0 }),
         }
     }
@@ -58,9 +58,9 @@ pub(crate) fn weights(fractions: &[Decimal]) -> Vec<i128> {
     fractions.iter().map(|fraction| fraction.digits * 10_i128.pow(places - fraction.places)).collect()
 }
 
-/// Divides the total of each tier among projects by their weights. The result has the parts by tier, then by project. Each part is the exact share rounded down
-/// or up, and the parts of a tier add up to the tier's total. The remainder of rounding down goes, one unit at a time, to the project that is furthest below
-/// its share of all tiers so far; of equal projects the first one gets the unit. All parts are zero if all weights are zero.
+/// Divides the total of each tier among projects by their weights. The result has a list for each tier, with the part of each project. Each project's part of a
+/// tier is its exact share rounded down or up, and the parts of a tier add up to the tier's total. The remainder of rounding down goes, one unit at a time, to
+/// the project that is furthest below its share of all tiers so far; of equal projects the first one gets the unit. All parts are zero if all weights are zero.
 ///
 /// Totals up to 10^12, 64 tiers, 1000 projects and weights below 10^21 do not overflow.
 pub(crate) fn shares(totals: &[i128], weights: &[i128]) -> Vec<Vec<i128>> {

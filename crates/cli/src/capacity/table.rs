@@ -25,7 +25,7 @@ pub(crate) struct Table {
     pub(crate) _kind: Option<String>,
     /// Cloud or owner of the nodes; the preset of this cloud supplies fields that the table's tiers leave out.
     pub(crate) cloud: Marked<String>,
-    /// Node label that holds the tier on clouds without a label of their own: `aks` (default `capacity`) and `bare-metal` (required).
+    /// Node label that holds the capacity tier on the clouds without a label of their own, which are `aks` (default `capacity`) and `bare-metal` (required).
     pub(crate) capacity_label: Marked<String>,
     /// The tiers, best first; by default all tiers of the cloud's preset.
     pub(crate) tiers: Vec<TierRow>,
@@ -35,12 +35,12 @@ pub(crate) struct Table {
     pub(crate) cluster_queues: Vec<Queue>,
 }
 
-/// A tier of the table. A field that is given replaces the field of the cloud's preset, and an absent field keeps the preset. `{reservation}` in a value stands
-/// for the name of the family's reservation.
+/// A tier of the table. A field that a tier's row has replaces the field of the cloud's preset for this tier, and an absent field keeps the preset.
+/// `{reservation}` in a value stands for the name of the family's reservation.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct TierRow {
-    /// Name of the tier: `reserved`, `on-demand` or `spot`.
+    /// Name of the capacity tier (`reserved`, `on-demand` or `spot`).
     pub(crate) name: Spanned<String>,
     /// Labels of the tier's nodes.
     pub(crate) node_labels: Option<BTreeMap<String, String>>,
@@ -48,7 +48,7 @@ pub(crate) struct TierRow {
     pub(crate) node_taints: Option<Vec<Taint>>,
     /// Tolerations that the tier's pods get.
     pub(crate) tolerations: Option<Vec<Toleration>>,
-    /// Labels of nodes that the tier's pods must avoid: `key` or `key=value`.
+    /// Labels, as `key` or `key=value`, of nodes that the tier's pods must avoid.
     pub(crate) forbidden_node_labels: Option<Vec<String>>,
 }
 
@@ -143,7 +143,7 @@ pub(crate) struct Taint {
     /// Value of the taint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) value: Option<String>,
-    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    /// Effect of the taint (`NoSchedule`, `PreferNoSchedule` or `NoExecute`).
     pub(crate) effect: String,
 }
 
@@ -154,7 +154,7 @@ pub(crate) struct Toleration {
     /// Key of the tolerated taint; an absent key tolerates all taints.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
-    /// Operator of the toleration: `Equal` or `Exists`.
+    /// Operator (`Equal` or `Exists`) of the toleration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) operator: Option<String>,
     /// Value of the tolerated taint.
@@ -224,10 +224,10 @@ pub(crate) fn read(text: &str) -> Result<Table, String> {
     document::parse(text)
 }
 
-/// An error about a field of the table, with its line.
+/// An error about a field of the capacity table, with the field's line.
 pub(crate) fn fault(place: &Location, path: &str, what: impl fmt::Display) -> String {
     match place.line() {
-        // A value that the program made, instead of reading it from a file, has no line.
+        // A value that Berth made, instead of reading it from a capacity table, has no line.
         0 => format!("{path}: {what}"),
         line => format!("line {line}: {path}: {what}"),
     }

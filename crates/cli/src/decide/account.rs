@@ -16,12 +16,12 @@ const MOST_HOLDERS: usize = 3;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Account {
-    /// Number of Workloads of the queue that are tried before this Workload.
+    /// Number of Workloads of the same ClusterQueue that are tried before this Workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     ahead: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     not_before: Option<String>,
-    /// Assignment mode of the Workload now, from quota alone: `Fit`, `Preempt` or `NoFit`.
+    /// Assignment mode (`Fit`, `Preempt` or `NoFit`) that the Workload would have now by quota alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<String>,
     /// Event that must happen before the engine tries to admit the Workload, with the names of `unblock`.

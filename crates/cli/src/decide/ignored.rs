@@ -32,7 +32,7 @@ struct Without<'a> {
 pub(super) fn lines(offline: &Offline, objects: &[Manifest], pods: &Pods, decisions: &[Decision]) -> Vec<String> {
     let jobs = decisions.iter().filter_map(|decision| decision.job_kind.zip(decision.job.as_deref()));
     let decided: BTreeSet<(&str, &str)> = jobs.collect();
-    // The Workload of a pod group is called like the group. Workloads of other job kinds with that name do not count.
+    // The Workload of a pod group is called like the group. A Workload of another job kind that has the pod group's name is not the Workload of the pod group.
     let of_groups = [Kind::PodGroup.name(), Kind::StatefulSet.name()];
     let groups = decisions.iter().filter(|decision| decision.job_kind.is_some_and(|kind| of_groups.contains(&kind)));
     let groups: BTreeSet<&str> = groups.map(|decision| decision.workload.as_str()).collect();

@@ -116,7 +116,7 @@ impl<'a> Others<'a> {
                     self.groups(&cohort.spec.resource_groups, &mut faults);
                 }
             }
-            // All other errors of a ClusterQueue are part of its inactive reason.
+            // The checks cover only a ClusterQueue's Cohort and resource groups, because its condition `Active` reports its other errors.
             "ClusterQueue" => {
                 if let Some(queue) = self.get::<ClusterQueue>(Kind::ClusterQueue, &name) {
                     faults.extend(above("spec.cohortName", queue.spec.cohort_name.as_deref().unwrap_or_default()));

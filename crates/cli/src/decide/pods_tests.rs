@@ -128,7 +128,7 @@ fn deployment_replicas_beyond_5000_are_left_out_with_a_note() {
     let pods = Pods::create(&mut offline, &objects).unwrap();
     assert_eq!(pods.assumed, ["Deployment web: it has no replicas beyond 5000; it asks for 1 more"]);
     assert_eq!(keys(&offline, &[Kind::Pod]).len(), 5_000);
-    // The limit on created pods covers all Deployments together, with at least one pod for each.
+    // The limit of 5000 created pods covers all Deployments together, but each Deployment gets at least one pod.
     let many: String = ["a", "b", "c", "d"].map(|name| parent("Deployment", name, QUEUE, 4_999, 1)).concat();
     let pods = Pods::create(&mut offline, &given(&many)).unwrap();
     assert_eq!(pods.assumed, ["Deployment d: it has no replicas beyond 3; it asks for 4996 more"]);

@@ -22,7 +22,7 @@ const NAMES: [&str; 3] = ["/spec/cohortName", "/spec/parentName", "/spec/cluster
 pub(super) fn check(object: &Value) -> Result<(), String> {
     let unknown = match examine(object).map_err(|fault| fault.to_string())? {
         offline::Manifest::Read { unknown } => unknown,
-        // Kinds of Volcano have no checks here: they stay as they are.
+        // Objects of Volcano's kinds are not checked, because the import leaves their fields as they are.
         offline::Manifest::Foreign => Vec::new(),
     };
     let kind = text(object, "/kind");

@@ -47,7 +47,7 @@ impl Figure {
         }
     }
 
-    /// An amount of `nano` billionths.
+    /// An amount of a resource, given in billionths of its unit.
     ///
     /// # Errors
     /// The amount has no exact text.
@@ -65,11 +65,11 @@ impl Figure {
 /// The amounts of one resource in a Queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
-    /// Amount that the queue may take back from others.
+    /// Volcano's `deserved`: amount of the resource that the Queue may take back from other Queues.
     pub(super) deserved: Option<Figure>,
-    /// Amount that the queue may use at most.
+    /// Volcano's `capability`: amount of the resource that the Queue may use at most.
     pub(super) capability: Option<Figure>,
-    /// Amount that no other queue may use.
+    /// Volcano's `guarantee`: amount of the resource that no other Queue may use.
     pub(super) guarantee: Option<Figure>,
 }
 

@@ -15,36 +15,36 @@ const FIELDS: [&str; 3] = ["minMember", "queue", "priorityClassName"];
 /// Number of characters of a uid.
 const UID_LENGTH: usize = 36;
 
-/// Namespace and name of an object.
+/// Namespace and name of a PodGroup, pod or Job.
 pub(super) type Key = (String, String);
 
 /// The origin of a PodGroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// A user wrote the PodGroup for pods.
+    /// A user wrote the PodGroup, to which pods belong by their annotation.
     User,
-    /// Volcano made it for a single pod.
+    /// Volcano made the PodGroup for a single pod.
     Pod,
-    /// Volcano made it for one of its Jobs, which stands for the group.
+    /// Volcano made the PodGroup for one of Volcano's Jobs, and the import reads the Job instead of the PodGroup.
     Job,
-    /// It belongs to an object of another kind, named as `kind name`.
+    /// The PodGroup belongs to an object of another kind, which the text names as `kind name`.
     Other(String),
 }
 
 /// A PodGroup of Volcano.
 #[derive(Debug)]
 pub(super) struct Group<'m> {
-    /// The manifest, for places in messages.
+    /// The PodGroup's manifest, for file and line in messages.
     pub(super) manifest: &'m Manifest,
-    /// Name of its queue.
+    /// Name of the PodGroup's queue.
     pub(super) queue: String,
-    /// Number of pods that start together at least.
+    /// The PodGroup's `minMember`: smallest number of pods that start together.
     pub(super) minimum: i64,
-    /// Name of its PriorityClass.
+    /// Name of the PodGroup's PriorityClass.
     pub(super) class: Option<String>,
     /// The origin of the group.
     pub(super) origin: Origin,
-    /// Names of its pods among the documents that have not ended.
+    /// Names of the PodGroup's pods among the documents, without pods that have ended.
     pub(super) pods: BTreeSet<String>,
 }
 

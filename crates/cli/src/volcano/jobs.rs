@@ -24,7 +24,7 @@ const CRON_JOB: Shape = Shape {
     way: &["spec", "jobTemplate", "metadata", "labels"],
 };
 
-/// The job with its label. A job that names a LocalQueue already keeps it.
+/// The job with its label. A job that has the label with a LocalQueue already keeps this label.
 pub(super) fn job<'m>(manifest: &'m Manifest, uses: &mut Uses<'m>, report: &mut Report) -> Made<'m> {
     let shape = if text(&manifest.object, "/kind") == "CronJob" { CRON_JOB } else { JOB };
     let namespace = uses.namespace(&manifest.object);

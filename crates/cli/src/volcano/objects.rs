@@ -29,10 +29,10 @@ pub(super) struct Made<'m> {
     pub(super) source: Option<&'m Manifest>,
 }
 
-/// Position of an object in the output: its kind, namespace and name.
+/// Key by which the objects of the output are ordered: the rank of the object's kind, its namespace and its name.
 pub(super) type OutputKey = (usize, String, String);
 
-/// The position of an object in the output.
+/// The key by which an object of the output is ordered.
 pub(super) fn output_key(object: &Value) -> OutputKey {
     let kind = text(object, "/kind");
     let rank = ORDER.iter().position(|other| *other == kind).unwrap_or(ORDER.len());

@@ -19,7 +19,7 @@ const JOB_NAME: &str = "volcano.sh/job-name";
 const SYSTEM_CLASSES: [(&str, i64); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
-/// The part of the metadata that an entry belongs to.
+/// The map of a pod's metadata, labels or annotations, that an entry belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Section {
     Labels,
@@ -43,7 +43,7 @@ impl Section {
     }
 }
 
-/// A label or annotation: its section, key and value.
+/// A label or annotation for a pod: whether it is a label or an annotation, its key, and its value.
 type Mark = (Section, &'static str, String);
 
 /// A pod that gets a queue.
@@ -51,7 +51,7 @@ struct Pod<'m> {
     manifest: &'m Manifest,
     key: Key,
     queue: String,
-    /// Key of its group, if it has one.
+    /// Namespace and name of the pod's PodGroup, if it has one.
     group: Option<Key>,
 }
 
@@ -149,7 +149,7 @@ pub(super) fn note_missing(groups: &BTreeMap<Key, Group<'_>>, report: &mut Repor
     }
 }
 
-/// A pod that the import gives a queue; the reason why it does not is reported.
+/// The pod with the queue that the import gives it; `None` if the import gives the pod no queue, for which the report has the reason.
 fn pod<'m>(
     manifest: &'m Manifest,
     groups: &BTreeMap<Key, Group<'m>>,

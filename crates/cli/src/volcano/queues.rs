@@ -21,17 +21,17 @@ const FIELDS: [&str; 8] =
 /// A Queue of Volcano.
 #[derive(Debug)]
 pub(super) struct Queue<'m> {
-    /// The manifest, for places in messages.
+    /// The Queue's manifest, for file and line in messages.
     pub(super) manifest: &'m Manifest,
-    /// Name of the parent; none for the root.
+    /// Name of the Queue's parent Queue; `None` for the root Queue.
     pub(super) parent: Option<String>,
-    /// Weight, if the manifest has one.
+    /// Weight of the Queue, if the manifest has one.
     pub(super) weight: Option<i64>,
     /// Amounts by resource.
     pub(super) figures: BTreeMap<String, Figures>,
-    /// True if other queues may take back what the queue uses beyond its share.
+    /// True if other Queues may take back, by preemption, the resources that the Queue uses above its deserved amount.
     pub(super) reclaimable: bool,
-    /// Order of the jobs, if the manifest has one: `StrictFIFO` or `BestEffortFIFO`.
+    /// Queueing strategy (`StrictFIFO` or `BestEffortFIFO`) for the Queue's jobs, if the manifest has a `dequeueStrategy`.
     pub(super) strategy: Option<&'static str>,
     /// True if the queue is closed to new jobs.
     pub(super) closed: bool,
@@ -91,7 +91,7 @@ fn strategy(manifest: &Manifest, report: &mut Report) -> Option<&'static str> {
     }
 }
 
-/// Whether the queue is closed. The state is a part of the status, and was a part of the spec in old versions.
+/// Whether the queue is closed. A Queue's state is a part of its status, and was a part of its spec in old versions of Volcano.
 fn closed(manifest: &Manifest, report: &mut Report) -> bool {
     let mut closed = false;
     for path in ["spec.state", "status.state"] {

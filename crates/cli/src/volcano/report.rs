@@ -16,7 +16,7 @@ struct Entry {
     text: String,
 }
 
-/// Lines about values without a counterpart, and faults of the documents. The order of lines is that of files and their lines.
+/// Lines about values without a counterpart, and faults of the documents. Lines of the report are ordered by file, and within a file by line.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     notes: BTreeSet<Entry>,
@@ -39,7 +39,7 @@ impl Report {
         self.faults.insert(entry(at, path, allowed.as_ref()));
     }
 
-    /// Adds a fault that no document has alone.
+    /// Adds a fault of several documents together, which has no file and line.
     pub(super) fn fault_all(&mut self, why: impl Into<String>) {
         self.faults.insert(Entry { file: String::new(), line: 0, object: (0, None), text: why.into() });
     }

@@ -1,7 +1,8 @@
 //! The tree of Volcano's queues as Cohorts and ClusterQueues.
 //!
-//! In Volcano, the amounts of a queue include those of its children. A Cohort has quota beside that of its children, so a Cohort gets the rest. A queue with
-//! children becomes a Cohort, a queue that jobs name becomes a ClusterQueue, and a queue may be both.
+//! In Volcano, the amounts of a Queue include the amounts of its child Queues. In Kueue, the quota of a Cohort adds to the quotas of its children, so the
+//! import gives a Cohort the Queue's amounts without those of its child Queues. A queue with children becomes a Cohort, a queue that jobs name becomes a
+//! ClusterQueue, and a queue may be both.
 
 use super::figures::{Figure, Figures, Share, resource_quota};
 use super::objects::Made;
@@ -17,7 +18,7 @@ const MOST_LEVELS: usize = 64;
 /// Time for which jobs of a queue that is not reclaimable are not preempted: longer than any job runs.
 const PROTECTED: &str = "99999h";
 
-/// The queues, and facts that their translation needs.
+/// Volcano's Queues, and facts that their translation into Cohorts and ClusterQueues needs.
 pub(super) struct Tree<'m> {
     /// The Queues by name.
     pub(super) queues: &'m BTreeMap<String, Queue<'m>>,
@@ -29,15 +30,15 @@ pub(super) struct Tree<'m> {
     pub(super) flavor: &'m str,
 }
 
-/// Sums over the children of a queue, in billionths.
+/// Sums of the quota of one resource over the child Queues of a Queue, in billionths of the resource's unit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     nominal: i128,
-    /// Amount that is not lent to queues outside.
+    /// Sum of the quota that the child Queues, with the Queues below each of them, do not lend to other Queues.
     guaranteed: i128,
 }
 
-/// Sums by parent, then by resource.
+/// Sums over child Queues, by the name of the parent Queue, then by resource.
 type Totals = BTreeMap<String, BTreeMap<String, Sums>>;
 
 impl<'m> Tree<'m> {
@@ -161,13 +162,13 @@ impl<'m> Tree<'m> {
         quotas
     }
 
-    /// Quotas of a ClusterQueue that owns nothing, and borrows from its Cohort.
+    /// Quotas of a ClusterQueue whose nominal quota is zero, so that it borrows everything from its Cohort.
     fn borrowed(&self) -> Vec<Value> {
         let quota = |resource: &String| json!({"name": resource, "nominalQuota": "0"});
         self.resources.iter().map(quota).collect()
     }
 
-    /// The Cohort of a queue with children. Its quota is what the queue has beyond the quota of its children.
+    /// The Cohort of a queue with children. The quota of the Cohort is the Queue's quota minus the quotas of its child Queues.
     fn cohort(&self, name: &str, queue: &Queue<'m>, totals: &mut Totals, report: &mut Report) -> Made<'m> {
         let below = totals.get(name).cloned().unwrap_or_default();
         let mut quotas = Vec::new();
@@ -215,7 +216,7 @@ impl<'m> Tree<'m> {
         let mut spec = Map::new();
         spec.insert("cohortName".to_owned(), json!(cohort));
         spec.insert("namespaceSelector".to_owned(), json!({}));
-        // The actions `reclaim` and `preempt` of Volcano's scheduler.
+        // The preemption policy of the ClusterQueue stands for the actions `reclaim` and `preempt` of Volcano's scheduler.
         let preemption = json!({"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"});
         spec.insert("preemption".to_owned(), preemption);
         if let Some(strategy) = queue.strategy {
@@ -246,7 +247,7 @@ fn cohort(name: &str, spec: Map<String, Value>) -> Value {
     json!({"apiVersion": API_VERSION, "kind": "Cohort", "metadata": {"name": name}, "spec": spec})
 }
 
-/// The share of a queue; each changed amount is reported.
+/// The quota of a Queue for one resource; the report has a line for each amount that was changed to fit the others.
 fn adjusted(queue: &Queue<'_>, resource: &str, figures: &Figures, report: &mut Report) -> Share {
     let share = figures.share();
     for (field, why) in &share.adjusted {
@@ -255,7 +256,7 @@ fn adjusted(queue: &Queue<'_>, resource: &str, figures: &Figures, report: &mut R
     share
 }
 
-/// Adds the quota of a queue and of the queues below it to the sums of its parent.
+/// Adds the quota of a Queue to the sums of its parent; if the Queues below the Queue have more quota than the Queue, their sum is added instead.
 fn add(totals: &mut Totals, queue: &Queue<'_>, resource: &str, share: &Share, below: Sums) {
     let Some(parent) = &queue.parent else { return };
     let sums = totals.entry(parent.clone()).or_default().entry(resource.to_owned()).or_default();
@@ -264,7 +265,7 @@ fn add(totals: &mut Totals, queue: &Queue<'_>, resource: &str, share: &Share, be
     sums.guaranteed = sums.guaranteed.saturating_add(guarantee.max(below.guaranteed));
 }
 
-/// The quota of a Cohort below the root: `below` are the sums of its children.
+/// The quota of a Cohort below the root, where `below` has the sums over the child Queues.
 fn cohort_quota(
     queue: &Queue<'_>,
     resource: &str,
@@ -292,7 +293,8 @@ fn cohort_quota(
     resource_quota(resource, &own, borrowing, lending)
 }
 
-/// The quota of the root Cohort, which has no limits: the part of the capability that no queue owns. Volcano calculates the other amounts of the root.
+/// The quota of the root Cohort, which has no limits: the part of the capability that no queue owns. Volcano calculates `deserved` and `guarantee` of the root
+/// Queue, so the import does not read them.
 fn root_quota(
     queue: &Queue<'_>,
     resource: &str,

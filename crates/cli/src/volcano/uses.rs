@@ -7,11 +7,11 @@ use berth_api::API_VERSION;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The queue of jobs that name none.
+/// Name of Volcano's Queue for jobs that name no Queue.
 const DEFAULT: &str = "default";
 /// LocalQueue of the queue `default`. A LocalQueue called `default` would also take jobs that name no queue, and jobs that Volcano does not know.
 const DEFAULT_LOCAL_QUEUE: &str = "volcano-default";
-/// Annotation of a namespace, and of a pod: its queue.
+/// Annotation of a namespace or pod with the name of its Queue.
 pub(super) const QUEUE_ANNOTATION: &str = "scheduling.volcano.sh/queue-name";
 
 /// Uses of queues by namespace.
@@ -48,7 +48,8 @@ impl<'m> Uses<'m> {
         }
     }
 
-    /// The queue of an object that names this queue: in a namespace with a queue, that one stands for `default`.
+    /// The Queue of an object that names the Queue `named`, or none. An object that names no Queue or the Queue `default` gets the Queue that its namespace's
+    /// annotation names, if any.
     pub(super) fn queue(&self, namespace: &str, named: Option<String>) -> String {
         match named {
             Some(queue) if queue != DEFAULT => queue,
@@ -56,7 +57,7 @@ impl<'m> Uses<'m> {
         }
     }
 
-    /// Notes that a document uses a queue.
+    /// Records that a document uses a Queue in a namespace; the first document for a Queue and namespace stays.
     pub(super) fn add(&mut self, namespace: &str, queue: &str, by: &'m Manifest) {
         self.uses.entry((namespace.to_owned(), queue.to_owned())).or_insert(by);
     }
@@ -66,7 +67,7 @@ impl<'m> Uses<'m> {
         self.uses.keys().map(|(_, queue)| queue.clone()).collect()
     }
 
-    /// The LocalQueues. `known` are the names of ClusterQueues that exist after the import.
+    /// The LocalQueues, one for each Queue used in a namespace. The parameter `known` has the names of the ClusterQueues that exist after the import.
     pub(super) fn local_queues(&self, known: &BTreeSet<String>, report: &mut Report) -> Vec<Made<'m>> {
         let mut made = Vec::new();
         for ((namespace, queue), &by) in &self.uses {

@@ -244,8 +244,8 @@ fn kueue_example_configuration_is_loaded_with_all_its_settings() {
     assert_eq!((settings.retain_finished_ms, settings.retain_deactivated_ms), (None, None));
 }
 
-/// The configuration file that a Go program writes for a Configuration without any settings, as Kueue's own end-to-end suite and operators write it:
-/// durations and strings of these blocks have the value zero.
+/// The configuration file that a Go program writes for a Configuration without any settings, as Kueue's own end-to-end suite and operators write it: Go writes
+/// durations that are not set as 0s, and strings that are not set as empty strings.
 const ZEROS: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 leaderElection: {leaderElect: true, leaseDuration: 0s, renewDeadline: 0s, retryPeriod: 0s, resourceLock: \"\", resourceName: \"\",

@@ -43,8 +43,8 @@ pub struct Defaults {
 pub struct KeptSuspend {
     /// The value that the field `spec.suspend` gets.
     pub suspend: bool,
-    /// The write stops the job: the job gets the annotation of a stop, after which Berth restores its template.
+    /// True if the update stops the job: the job gets the annotation of a running stop, and Berth then restores the job's template.
     pub stopping: bool,
-    /// Warning to the user about the kept value.
+    /// Warning to the user that `spec.suspend` keeps its value or is set to true.
     pub warning: String,
 }

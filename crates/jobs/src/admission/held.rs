@@ -24,9 +24,9 @@ pub(crate) fn held_rules<K: JobKind>(old: &K::Object, new: &K::Object, leaving: 
         return Vec::new();
     }
     let (before, after) = (K::metadata(old), K::metadata(new));
-    // In a write that does not suspend the job, other rules keep the queue and the Workload.
+    // If the write does not suspend the job, `metadata_change_rules` refuses a change of the job's queue or prebuilt Workload.
     let asked = leaving || K::is_suspended(new);
-    // The error about a removed value has the value's path in the old object.
+    // The error about a removed queue name or prebuilt Workload has the path of the removed value in the old object.
     let with = |is: Option<&str>| if is.is_some() { after } else { before };
     let mut errors = Vec::new();
     let (was, is) = (K::queue_name(old), K::queue_name(new));
@@ -47,7 +47,8 @@ pub(crate) fn held_rules<K: JobKind>(old: &K::Object, new: &K::Object, leaving: 
 }
 
 /// Faults of a change to the parts of a template that a start writes. While a job stops, the template still has the parts from its start, and the end of the
-/// stop replaces these parts by the parts stored in the Workload, so a change would be lost. Other rules judge a write that starts the job.
+/// stop replaces these parts by the parts stored in the Workload, so a change would be lost. A write that starts the job, so that `spec.suspend` becomes false,
+/// is not checked by `template_changes`.
 fn template_changes<K: JobKind>(old: &K::Object, new: &K::Object) -> Vec<FieldError> {
     let stops = is_stopping(K::metadata(old)) && K::has_suspend(old) && K::has_suspend(new);
     let sets = |job: &K::Object| if stops { K::pod_sets(job).unwrap_or_default() } else { Vec::new() };
@@ -75,9 +76,9 @@ fn controller_change(before: &ObjectMeta, after: &ObjectMeta) -> Option<FieldErr
     (uid(before) != Some(is)).then(|| FieldError::new("metadata.ownerReferences", "", message))
 }
 
-/// The value of `spec.suspend` that Berth keeps in an update by another client. `None` if the field did not change, or if the user may change it, because the
-/// job is not managed, has ended, or is started and stopped by its owner. A job that grows while it runs is stopped, and waits for quota for its new size.
-/// its new size.
+/// The value of `spec.suspend` that Berth keeps in an update by another client. `None` if the update has a `spec.suspend` that Berth accepts: the field does
+/// not change, the update moves the job to another queue or Workload, or the job is not managed, has ended, or is started and stopped by its owner. An update
+/// that adds pods to a running job, which is not elastic, stops the job, and the job waits for quota for its new size.
 #[must_use]
 pub fn kept_suspend<K: JobKind>(old: &K::Object, new: &K::Object, facts: Facts) -> Option<KeptSuspend> {
     let queue = K::queue_name(old);
@@ -87,7 +88,7 @@ pub fn kept_suspend<K: JobKind>(old: &K::Object, new: &K::Object, facts: Facts) 
     }
     let (before, after) = (K::metadata(old), K::metadata(new));
     let (was, is) = (K::has_suspend(old), K::has_suspend(new));
-    // A write that moves the job to another queue or Workload keeps its own value of `spec.suspend`.
+    // An update that moves the job to another queue or prebuilt Workload may change `spec.suspend`.
     let moves = queue != K::queue_name(new) || prebuilt_workload_name(before) != prebuilt_workload_name(after);
     if was {
         return (!is && !moves).then(|| KeptSuspend { suspend: true, stopping: false, warning: waits_on::<K>(queue) });
@@ -102,7 +103,7 @@ pub fn kept_suspend<K: JobKind>(old: &K::Object, new: &K::Object, facts: Facts) 
         );
         return Some(KeptSuspend { suspend: true, stopping: true, warning });
     }
-    // Another rule refuses a write that adds a controller.
+    // An update that adds or replaces the job's controller is refused by `held_rules`, so its `spec.suspend` is not changed.
     let adopted = controller_change(before, after).is_some();
     (is && !adopted).then(|| KeptSuspend { suspend: false, stopping: false, warning: runs_on::<K>(old) })
 }

@@ -72,15 +72,16 @@ fn following_completions(job: &Job, spec: &JobSpec) -> Option<FieldError> {
     }
 }
 
-/// Whether a fault of the minimum parallelism does not refuse a change. The minimum is checked when a user writes it, as in Kueue, so that a user may change
-/// the number of pods alone. A pending Job then loses its Workload, and Berth reports why the Job gets no other Workload.
+/// Whether a change of a Job is accepted although the Job then has the fault `wrong`: a fault of the annotation with the minimum parallelism, which the change
+/// leaves as it is. The minimum parallelism is checked only when a user writes the annotation, as in Kueue, so that a user may reduce the number of pods below
+/// it. A pending Job with fewer pods than its minimum parallelism loses its Workload, and Berth reports why the Job gets no other Workload.
 pub(super) fn is_tolerated(wrong: &FieldError, old: &Job, new: &Job) -> bool {
     let key = labels::JOB_MIN_PARALLELISM;
     let [before, after] = [old, new].map(|job| written(job.metadata.annotations.as_ref(), key));
     before == after && wrong.field == annotation_path(key)
 }
 
-/// Faults of a change of a running Job's number of pods, which is the number of its admission and not the user's.
+/// Faults of a change of a running Job's number of pods: the number is that of the Job's admission, which may be smaller than the user's.
 pub(super) fn invalid_change(old: &Job, new: &Job) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if BatchJob::is_suspended(old) {

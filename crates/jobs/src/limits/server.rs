@@ -27,7 +27,7 @@ fn violation(field: &str, resource: &str, detail: String) -> Violation {
     Violation { field: field.to_owned(), resources: vec![resource.to_owned()], detail }
 }
 
-/// Requests of a pod set that exceed their limits. The message marks a limit that is a default of the namespace's LimitRanges.
+/// Requests of a pod set that exceed their limits. If the exceeded limit is a default of the namespace's LimitRanges, the violation's message says so.
 fn beyond_limits(index: usize, spec: &PodSpec, summary: &LimitSummary) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut check = |field: String, resources: Option<&ResourceRequirements>, kind: &str| {
@@ -73,7 +73,7 @@ fn out_of_range(index: usize, spec: &PodSpec, summary: &LimitSummary) -> Vec<Vio
             .collect();
         found.extend(bounds(&field, &requests, &most, item));
         found.extend(ratios(&field, &requests, &limits, item));
-        // The plugin requires a limit for each resource with a maximum, and a request for each resource with a minimum.
+        // The admission plugin `LimitRanger` requires a limit for each resource with a maximum, and a request for each resource with a minimum.
         for resource in item.max.iter().flat_map(BTreeMap::keys) {
             if !limits.contains_key(resource) {
                 let most = shown(item.max.as_ref(), resource);

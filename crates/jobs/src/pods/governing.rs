@@ -22,8 +22,9 @@ pub fn is_admitted_with_owner(metadata: &ObjectMeta) -> bool {
     })
 }
 
-/// Whether Berth leaves a Deployment or StatefulSet to its controller. An object that names a queue itself is managed nevertheless, as in Kueue: an operator
-/// without support for queues may have created the object for a user who wants a queue.
+/// Whether Berth leaves a Deployment or StatefulSet to its controller. A Deployment or StatefulSet that names a queue itself is managed although it has a
+/// controller, as in Kueue, unless it is admitted with that controller: an operator without support for queues may have created it for a user who wants a
+/// queue.
 pub(super) fn is_left_to_controller(metadata: &ObjectMeta) -> bool {
     controller(metadata).is_some() && (queue_name(metadata).is_none() || is_admitted_with_owner(metadata))
 }

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 /// Counts of a pod group's pods of one role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoleTally {
-    /// Number of pods that count: they wait, run or have succeeded.
+    /// Number of the role's pods that wait, run or have succeeded.
     pub counting: i32,
-    /// Number of counting pods that are being deleted; another pod may replace each of them after its end.
+    /// Number of the role's pods that wait, run or have succeeded, and are being deleted; another pod may replace each of these pods after its end.
     pub leaving: i32,
-    /// Number of pods with Berth's finalizer that do not count, because they have failed or were deleted before they ran.
+    /// Number of the role's pods with Berth's finalizer that neither wait, run nor have succeeded: they have failed, or their deletion has stopped them.
     pub inactive: i32,
     /// Number of succeeded pods.
     pub succeeded: i32,
@@ -32,13 +32,13 @@ pub struct Tally {
     pub staying: i32,
     /// Number of pods that have ended, are being deleted, and have Berth's finalizer.
     pub kept: i32,
-    /// Number of `kept` pods that have not succeeded.
+    /// Number of pods that have ended without success, are being deleted, and have Berth's finalizer.
     pub kept_failed: i32,
     /// Number of started pods that have not ended.
     pub running: i32,
     /// Number of pods that have neither succeeded nor failed.
     pub unfinished: i32,
-    /// Number of pods whose failure makes the complete group fail.
+    /// Number of pods whose annotation `retriable-in-group` is false, so that none of the group's failed pods may be replaced.
     pub unretriable: i32,
     /// Number of pods that declare that the group serves and never ends.
     pub serving: i32,
@@ -93,7 +93,7 @@ impl Tally {
         self.roles.get(name).copied().unwrap_or_default()
     }
 
-    /// The roles with counting pods, and their number of counting pods.
+    /// The roles that have pods which wait, run or have succeeded, each with the number of these pods.
     pub fn counting_roles(&self) -> impl Iterator<Item = (&str, i32)> {
         self.roles.iter().filter(|(_, role)| role.counting > 0).map(|(name, role)| (&**name, role.counting))
     }
@@ -188,7 +188,7 @@ pub fn excess<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>, size:
     going.next().map(|(name, _)| name)
 }
 
-/// The first `size` pods in the group's order that count and are not being deleted.
+/// The first `size` pods in the group's order among the pods that wait, run or have succeeded and are not being deleted.
 #[must_use]
 pub fn placed<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>, size: i32) -> Vec<(&'a str, &'a PodState)> {
     let mut all: Vec<_> = pods.into_iter().filter(|(_, pod)| pod.counts() && !pod.deleting()).collect();
@@ -197,8 +197,8 @@ pub fn placed<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>, size:
     all
 }
 
-/// The last of the first `size` positions in the group's order of counting pods: every pod up to this position is among these pods. `None` if there are no
-/// counting pods. The search visits each pod once.
+/// Position of the pod that is number `size`, or the last one, in the group's order of the pods that wait, run or have succeeded. `None` if the group has no
+/// such pod, or if `size` is zero. The position is found without sorting all pods, in time proportional to their number.
 #[must_use]
 pub fn last_place<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>, size: i32) -> Option<Place> {
     let mut counting: Vec<_> = pods.into_iter().filter(|(_, pod)| pod.counts()).collect();
@@ -207,7 +207,7 @@ pub fn last_place<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>, s
     Some(Place::of(name, pod))
 }
 
-/// The pod that another pod replaces, and that loses its finalizer first: the pod that failed or was deleted first.
+/// The pod of a group that another pod replaces and that is the first to lose Berth's finalizer: among ended pods, the pod that failed or was deleted first.
 #[must_use]
 pub fn replaced<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>) -> Option<&'a str> {
     let inactive = pods.into_iter().filter(|(_, pod)| pod.held && !pod.counts());

@@ -37,7 +37,8 @@ impl OwningSet {
     pub(super) fn labels_and_annotations(&self) -> [BTreeMap<&'static str, String>; 2] {
         let queue = self.queue_name.clone().map(|queue| (labels::QUEUE_NAME, queue));
         let class = self.priority_class.clone().map(|class| (labels::PRIORITY_CLASS, class));
-        // Berth does not read the total count, but Kueue needs it if Kueue takes over again.
+        // Berth does not read the annotation with the pod group's total count from pods of a StatefulSet, but Kueue needs the annotation if Kueue takes over
+        // again.
         let total = Some(self.replicas).filter(|replicas| *replicas > 0);
         let total = total.map(|total| (labels::POD_GROUP_TOTAL_COUNT, total.to_string()));
         [queue.into_iter().chain(class).collect(), total.into_iter().collect()]

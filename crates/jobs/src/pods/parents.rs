@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Defaults that a review sets in a Deployment or StatefulSet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParentDefaults {
-    /// Labels that the object lacks.
+    /// Labels that the Deployment or StatefulSet itself lacks.
     pub own_labels: BTreeMap<&'static str, String>,
     /// Labels that the pod template lacks, or has with another value.
     pub labels: BTreeMap<&'static str, String>,
@@ -74,8 +74,8 @@ pub fn stateful_set_defaults(object: &StatefulSet, stored: Option<&StatefulSet>,
     let template = managed.template;
     let mut result = managed.defaults();
     result.annotations.insert(labels::POD_SUSPENDING_PARENT, STATEFUL_SET_FRAMEWORK.to_owned());
-    // An older version of Berth wrote labels with queue and priority class into pod templates. A write that replaces a StatefulSet without such labels is not
-    // meant to restart its pods.
+    // An older version of Berth wrote labels with queue and priority class into pod templates. An update that lacks the template's labels of queue and priority
+    // class is not meant to change the template, which would restart the StatefulSet's pods.
     let before = stored.and_then(|set| set.spec.as_ref()?.template.metadata.as_ref());
     let now = template.metadata.as_ref();
     for key in [labels::QUEUE_NAME, labels::PRIORITY_CLASS] {
@@ -86,7 +86,7 @@ pub fn stateful_set_defaults(object: &StatefulSet, stored: Option<&StatefulSet>,
         }
     }
     let joins = stored.is_none_or(|set| queue_name(&set.metadata).is_none());
-    // A write that replaces a StatefulSet without its default priority class is not meant to remove the class.
+    // An update of a StatefulSet that lacks the label with the default priority class is not meant to remove the class.
     let was_given = stored.is_some_and(|set| workload_priority_class(&set.metadata) == Some(DEFAULT_NAME));
     if (was_given || joins && facts.default_priority_class) && workload_priority_class(metadata).is_none() {
         result.own_labels.insert(labels::PRIORITY_CLASS, DEFAULT_NAME.to_owned());
@@ -95,7 +95,7 @@ pub fn stateful_set_defaults(object: &StatefulSet, stored: Option<&StatefulSet>,
 }
 
 impl ParentDefaults {
-    /// Writes the defaults into the object and its template, for callers that do not answer a review with patches.
+    /// Writes the defaults into a Deployment or StatefulSet and its pod template, for callers that do not answer a review with patches.
     pub fn fill(self, own: &mut ObjectMeta, template: &mut PodTemplateSpec) {
         fill(&mut own.labels, self.own_labels);
         if !self.labels.is_empty() || !self.annotations.is_empty() {
@@ -117,14 +117,15 @@ impl ParentDefaults {
 /// A Deployment or StatefulSet whose pods are managed through it.
 struct Managed<'a> {
     template: &'a PodTemplateSpec,
-    /// The queue of the object's pods; without a queue, the pods wait until the object names one.
+    /// LocalQueue of the pods of the Deployment or StatefulSet; `None` if the pods wait until the Deployment or StatefulSet names one.
     queue: Option<&'a str>,
-    /// True if the object names no queue itself and gets the queue `default`.
+    /// True if the Deployment or StatefulSet names no queue itself and gets the LocalQueue `default`.
     given: bool,
 }
 
 impl<'a> Managed<'a> {
-    /// The managed object with this metadata and template; `before` is the metadata before an update. `None` if the object's pods are not managed through it.
+    /// The Deployment or StatefulSet with this metadata and template; `None` if its pods are not managed through it. The parameter `before` is the metadata
+    /// before an update.
     fn of(
         metadata: &'a ObjectMeta,
         before: Option<&ObjectMeta>,
@@ -133,10 +134,10 @@ impl<'a> Managed<'a> {
     ) -> Option<Self> {
         let template = template.filter(|_| facts.managed_namespace && !is_left_to_controller(metadata))?;
         let named = queue_name(metadata);
-        // Pods whose template names a queue wait for this queue one by one.
+        // If a Deployment's or StatefulSet's pod template names a queue, the pods wait for this queue one by one, and the object gets no default LocalQueue.
         let pods_name_one = template.metadata.as_ref().is_some_and(|metadata| queue_name(metadata).is_some());
-        // An existing object may have running pods, and gets no default queue. A write that replaces an object without its default queue is not meant to remove
-        // the queue.
+        // An existing Deployment or StatefulSet may have running pods, so an update gives it no default LocalQueue that it did not have. An update that lacks
+        // the label with the default LocalQueue is not meant to remove the queue.
         let gives = before.map_or(!pods_name_one, |before| queue_name(before) == Some(DEFAULT_NAME));
         let given = named.is_none() && facts.default_queue && gives;
         let queue = named.or(given.then_some(DEFAULT_NAME));
@@ -227,7 +228,7 @@ fn reshaped(old: &StatefulSet, new: &StatefulSet) -> Vec<FieldError> {
     let of = |set: &StatefulSet| set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref()).map(shape_of_pods);
     let (Some(Value::Object(was)), Some(Value::Object(is))) = (of(old), of(new)) else { return Vec::new() };
     let value_of = |shape: &Map<String, Value>, field: &str| shape.get(field).cloned().unwrap_or_default();
-    // The error about a removed field has the field's path in the old template.
+    // The error about a removed label or annotation has its path in the pod template before the change.
     let fields: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
     let differs = fields.into_iter().map(|field| (field, value_of(&was, field), value_of(&is, field)));
     let differs = differs.filter(|(_, was, is)| !same(was.clone(), is.clone()));

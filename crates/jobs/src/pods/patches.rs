@@ -23,7 +23,7 @@ pub fn condemnation((namespace, name, uid): (&str, &str, &str), why: (&str, &str
 }
 
 impl PodState {
-    /// Patch that starts a pending pod: the pod gets its placement and loses its gate. `None` if the pod is not pending. The patch also removes the gate that
+    /// Patch that starts a pending pod: the pod gets its placement and loses its gate; `None` if the pod is not pending. The patch also removes the gate that
     /// Kueue adds to every pod in case the admission names a topology, because no other client would remove it. A pod of a StatefulSet gets the current
     /// settings of its `set`, which may not have been known at the pod's creation.
     ///
@@ -52,7 +52,7 @@ impl PodState {
         }))
     }
 
-    /// A patch of the pod as it was seen.
+    /// An empty patch of the pod, with the pod's uid and its last observed resourceVersion as preconditions.
     pub(super) fn patch(&self) -> ObjectPatch {
         ObjectPatch::of_version(&self.uid, self.version.to_string())
     }

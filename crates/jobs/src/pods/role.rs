@@ -16,7 +16,7 @@ const DIGITS: usize = 8;
 /// Name of a pod's role: the pods of a group whose fields for admission are equal are in one pod set. Labels, images, commands and limits do not count, because
 /// the API server has copied limits to missing requests.
 ///
-/// The name does not depend on the requests of a sidecar, so the start of a pod has to check the pod's own requests.
+/// The name of a role does not depend on the requests of restartable init containers, so the start of a pod has to check the pod's own requests.
 #[must_use]
 pub fn role_hash(spec: &PodSpec) -> String {
     let digest = Sha256::digest(go::write(&json!({ "spec": shape(spec) }), &ROLE));

@@ -54,9 +54,10 @@ impl PodDefaults {
     }
 }
 
-/// Defaults for a pod at its creation; empty for a pod that is not managed. A pod of a StatefulSet gets the settings of its `set`. If the set is not known yet,
-/// the pod waits nevertheless, and gets the settings when it starts. A pod with the annotation of a suspending parent waits even before it names a queue. A pod
-/// without a queue gets the queue [`DEFAULT_NAME`] if that queue exists.
+/// Defaults for a pod at its creation; empty for a pod that is not managed. A pod of a StatefulSet gets the settings of its StatefulSet `set`. If the
+/// StatefulSet is not known yet, the pod gets a scheduling gate nevertheless, and gets the settings when it starts. A pod with the annotation of a suspending
+/// parent waits even before it names a queue. A pod that names no queue gets the LocalQueue [`DEFAULT_NAME`] if the namespace has it, unless the pod is managed
+/// through a StatefulSet, belongs to a DaemonSet, or is a mirror pod.
 #[must_use]
 pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefaults {
     let metadata = &pod.metadata;
@@ -65,7 +66,7 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
     let through_set = facts.stateful_sets && controlling_set(metadata).is_some();
     let may_be_given = !named && !through_set && !goes_without(metadata);
     let given = may_be_given && facts.default_queue;
-    // The suspending parent of such a pod may be of any kind and may name a queue later, so the pod waits until it names a queue.
+    // A pod with the annotation of a suspending parent gets a scheduling gate even without a queue, because its parent may name the queue later.
     let of_free_set = controlling_set(metadata).is_some() && !facts.stateful_sets;
     let has_to_wait = parent.is_some() && !of_free_set && annotation(metadata, MIRROR).is_none();
     let asked = named || through_set || has_to_wait || given || may_be_given && facts.without_queue_name;
@@ -81,7 +82,7 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
     if class {
         defaults.labels.insert(labels::PRIORITY_CLASS, DEFAULT_NAME.to_owned());
     }
-    // A pod that is not managed through its StatefulSet joins no pod group because of the set.
+    // A pod of a StatefulSet joins the StatefulSet's pod group only if the pod names a queue or is managed through the StatefulSet.
     if let Some(owner) = controlling_set(metadata).filter(|_| named || through_set) {
         let group = group_of_stateful_set(&owner.name, &owner.uid);
         if crate::is_label_value(&group) {
@@ -103,7 +104,7 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
     }
     keep_lacking(&mut defaults.labels, metadata.labels.as_ref());
     keep_lacking(&mut defaults.annotations, metadata.annotations.as_ref());
-    // A pod that its controller creates again counts only while it exists, and has no finalizer, so that it can be deleted while Berth is down.
+    // A pod of a Deployment or StatefulSet, which its controller creates again, gets no finalizer of Berth, so that it can be deleted while Berth is down.
     defaults.finalizer = parent.is_none() && !metadata.finalizers.iter().flatten().any(|name| name == labels::MANAGED);
     defaults.gate = !is_gated(pod);
     defaults
@@ -170,7 +171,7 @@ pub fn validate_pod(pod: &Pod) -> Vec<FieldError> {
     }
     errors.extend(group_rules(metadata));
     if !is_admitted_with_owner(metadata) {
-        // A pod does not state the number of its pod set's pods.
+        // The number of pods in a pod's pod set is not known from the pod, so `count` is `None`.
         errors.extend(Place { path: "metadata".to_owned(), metadata: Some(metadata), count: None }.rules());
     }
     if queue_name(metadata).is_some() && prebuilt_workload_name(metadata).is_none() {
@@ -201,7 +202,7 @@ fn group_rules(metadata: &ObjectMeta) -> Vec<FieldError> {
     }
     let path = || annotation_path(labels::POD_GROUP_TOTAL_COUNT);
     match total {
-        // The StatefulSet has the size of the pod group.
+        // A pod with a suspending parent needs no annotation with the total count, because the size of its pod group is that of its StatefulSet.
         None if annotation(metadata, labels::POD_SUSPENDING_PARENT).is_some() => {}
         None => {
             let message =
@@ -222,12 +223,12 @@ pub fn validate_pod_update(old: &Pod, new: &Pod, default_queue: bool) -> Vec<Fie
     let (before, after) = (&old.metadata, &new.metadata);
     let mut errors = newly_broken(validate_pod(new), &validate_pod(old));
     let queues = (queue_name(before), queue_name(after));
-    // A pod that has ended may change its queue together with waiting pods of its group.
+    // A pod that has ended may change its queue as a waiting pod may, so that all pods of a pod group can move to another queue.
     let rests = |pod: &Pod| is_gated(pod) || has_ended(pod);
     errors.extend(metadata_change_rules(before, after, queues, (rests(old), rests(new)), default_queue));
     errors.extend(identity_change_rules(old, new));
     let refuses = |metadata| annotation(metadata, labels::RETRIABLE_IN_GROUP) == Some("false");
-    // The annotation has an effect in a pod group only, as in Kueue.
+    // The annotation `retriable-in-group` has an effect only on pods of a pod group, as in Kueue.
     if group_name(after).is_some() && refuses(before) && !refuses(after) {
         let value = annotation(after, labels::RETRIABLE_IN_GROUP).unwrap_or_default();
         let message = "must stay false: a group that fails with one of its pods does not become another";
@@ -236,8 +237,8 @@ pub fn validate_pod_update(old: &Pod, new: &Pod, default_queue: bool) -> Vec<Fie
     errors
 }
 
-/// Faults of a change of a pod that is being deleted. Until the pod has ended, the fields by which its group and its queue count it must stay; all other
-/// changes are allowed.
+/// Faults of a change of a pod that is being deleted. Until the pod has ended, its pod group, role, queue and Workload must stay, because its quota is counted
+/// by them; all other changes are allowed.
 #[must_use]
 pub fn validate_leaving_pod(old: &Pod, new: &Pod) -> Vec<FieldError> {
     if has_ended(old) {

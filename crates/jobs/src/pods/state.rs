@@ -73,7 +73,7 @@ pub struct PodState {
     pub gated: bool,
     /// True if Kueue has started the pod, and the pod still waits for its topology assignment.
     pub placing: bool,
-    /// True if the pod's containers always restart (`restartPolicy: Always`), so that the pod succeeds only through its deletion.
+    /// True if the pod's `restartPolicy` is Always, so that its containers always restart and its phase becomes Succeeded only through its deletion.
     pub restarts: bool,
     /// True if the pod is ready.
     pub ready: bool,
@@ -81,8 +81,8 @@ pub struct PodState {
     pub held: bool,
     /// True if the pod has the label of managed pods.
     pub marked: bool,
-    /// True if a review has checked the pod or Berth has started it: the pod has the hash of its role or the name of its pod set. A user who forges these gains
-    /// nothing, because Berth stops a reviewed pod without a gate that is not admitted.
+    /// True if a review has checked the pod or Berth has started it: the pod has the hash of its role or the name of its pod set. A user who forges this hash
+    /// or label gains nothing, because Berth stops every reviewed pod that has no scheduling gate and is not admitted.
     pub reviewed: bool,
     /// True if a condition of the pod has the reason for its deletion.
     pub condemned: bool,
@@ -98,7 +98,7 @@ pub struct PodState {
     pub pod_priority_class: Option<Box<str>>,
     /// Maximum execution time of the pod in seconds.
     pub max_execution_seconds: Option<i32>,
-    /// Annotation with the controllers that keep the pod from being admitted.
+    /// Value of the annotation that lists the controllers which keep the pod from being admitted (admission gates).
     pub admission_gates: Option<Box<str>>,
     /// Annotation with the capacity tiers that the pod accepts.
     pub capacity_tiers: Option<Box<str>>,
@@ -116,7 +116,7 @@ pub struct PodState {
     gone: bool,
     /// Finalizers of the pod other than Berth's.
     pub(super) others: Box<[Box<str>]>,
-    /// The pod as JSON, while the pod waits, or runs without a review.
+    /// The pod as JSON, kept while the pod has its scheduling gate, or runs although no review has checked it.
     pub(super) packed: Option<Box<str>>,
 }
 
@@ -267,7 +267,7 @@ impl PodState {
         })
     }
 
-    /// The complete pod, while the pod waits, or runs without a review.
+    /// The complete pod, decoded from its JSON; `None` unless the pod has its scheduling gate, or runs although no review has checked it.
     #[must_use]
     pub fn decode(&self) -> Option<Pod> {
         serde_json::from_str(self.packed.as_deref()?).ok()
@@ -278,7 +278,8 @@ fn membership(pod: &Pod, spec: &PodSpec, gated: bool) -> Option<Membership> {
     let metadata = &pod.metadata;
     let flag = |key: &str, value: &str| annotation(metadata, key) == Some(value);
     let (annotated, started_as) = (annotation(metadata, labels::ROLE_HASH), label(metadata, labels::POD_SET));
-    // A start changes fields of the role's hash, but not the name of the pod set. A later edit of the annotation with the role moves no pod to another pod set.
+    // The role of a started pod is from its label with the pod set's name, because a start changes fields of which the role's hash is made, and an edit of the
+    // annotation with the hash must not move the pod to another pod set.
     let role = if gated { annotated.or(started_as) } else { started_as.or(annotated) };
     // All pods of a StatefulSet have one role.
     let own_role = || match controlling_set(metadata) {

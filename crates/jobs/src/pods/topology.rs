@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 const MOST_DOMAINS: usize = 100_000;
 
 /// Node labels of the domain for a pod. `placed` has the node selectors of the pod set's pods with a domain, and `before` is the number of pods without a
-/// domain that precede this pod. Pods fill the domains in order, up to the assigned number of pods of each. `None` if no domain has room, or the assignment
-/// cannot be read.
+/// domain that precede this pod. Pods fill the topology domains in the order of the assignment, each up to its assigned number of pods. `None` if no topology
+/// domain of the assignment has room for the pod, or if the assignment cannot be read.
 #[must_use]
 pub fn place<'a>(
     assignment: &TopologyAssignment,
@@ -62,7 +62,7 @@ fn domain(slice: &TopologyAssignmentSlice, index: usize) -> Option<(Vec<String>,
 
 impl PodState {
     /// Patch for a pod that [waits for its topology assignment](PodState::placing): the pod gets these node labels as node selectors and loses the topology
-    /// gate. `None` if the pod selects other nodes itself, or does not wait.
+    /// gate; `None` if the pod selects other nodes itself, or does not wait for a topology assignment.
     #[must_use]
     pub fn place_patch(&self, place: &BTreeMap<String, String>) -> Option<ObjectPatch> {
         if !self.placing {

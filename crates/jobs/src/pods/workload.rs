@@ -72,7 +72,7 @@ pub struct SetState {
     pub workload_priority_class: Option<Box<str>>,
     /// PriorityClass of the StatefulSet's pods.
     pub pod_priority_class: Option<Box<str>>,
-    /// Annotation with the controllers that keep the StatefulSet from being admitted.
+    /// Value of the annotation that lists the controllers which keep the StatefulSet from being admitted (admission gates).
     pub admission_gates: Option<Box<str>>,
     /// Annotation with the capacity tiers that the StatefulSet accepts.
     pub capacity_tiers: Option<Box<str>>,

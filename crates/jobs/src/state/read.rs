@@ -62,13 +62,14 @@ impl JobState {
         let same = older.filter(|older| older.uid == state.uid && state.finished.is_some());
         let ended = same.and_then(|older| older.role.as_deref()?.finish.clone());
         if let Some(role) = state.role.as_deref_mut().filter(|role| role.finish.is_none()) {
-            // Times are full seconds. An end that an older state has came before the deletion.
+            // If an older state of the same Job has the end of its role, the end came before the Job's deletion and is kept, because timestamps of full seconds
+            // may be equal.
             role.finish = ended;
         }
         let known = older.filter(|older| older.asks_as(&state)).and_then(|older| older.asked.clone());
         state.asked = known.or_else(|| state.queue_name.is_some().then(|| asked(K::pod_sets(job))));
         let of_jobs = state.owner.as_deref().is_some_and(is_made_of_jobs);
-        // A tenant may make a running job unreadable by an annotation; its size then still shows whether it has grown.
+        // A user may set an annotation that makes the pod sets of a running job unreadable; the stored size then still shows whether the job has grown.
         if of_jobs || state.placed || matches!(state.asked, Some(None)) {
             let known = older.filter(|older| older.asks_as(&state)).and_then(|older| older.size.clone());
             state.size = known.or_else(|| K::part_size(job).map(Box::new));

@@ -65,7 +65,8 @@ impl From<serde_json::Error> for RunError {
     }
 }
 
-/// The children that a start creates, in the order of creation, Jobs last. The new run continues from the last checkpoint.
+/// The children that a start creates, in the order of creation, Jobs last. The pods of the new run get environment variables from `checkpoints`, with which the
+/// training continues from its last checkpoint.
 ///
 /// # Errors
 /// The TrainingJob can never start as it was admitted; see [`RunError`].
@@ -97,7 +98,7 @@ pub fn children(
         let name = child_job_name(job.name(), &role.name);
         let annotations = elastic(job).and_then(|elastic| match elastic.rescale {
             Rescale::InPlace => (role.name == WORKER).then(|| json!({labels::ELASTIC_WORKERS: elastic.text()})),
-            // The pods of every role get this number of workers.
+            // The pods of every role learn the number of workers at their start, so the Job of each role has an annotation with this number.
             Rescale::ByRestart => Some(json!({labels::TOLD_WORKERS: workers.to_string()})),
         });
         let body = json!({"spec": job_spec(job, prepare(&party, role))});

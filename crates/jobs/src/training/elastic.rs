@@ -1,6 +1,6 @@
-//! The number of workers of an elastic TrainingJob, and its changes while the job runs. The Job of the workers is an Indexed Job. Indexes are added and removed
-//! at the end, so worker 0, to which the others connect, stays. If pods learn the number of workers only at their start, all Jobs of the run are created again
-//! with the new number.
+//! The number of workers of an elastic TrainingJob, and its changes while the job runs. The Job of the workers is an Indexed Job. A change of the number of
+//! workers adds or removes the highest completion indexes, so worker 0, to which the other workers connect, stays. If pods learn the number of workers only at
+//! their start, all Jobs of the run are created again with the new number.
 
 use berth_api::berth::{TrainingJob, duration_seconds};
 use berth_api::json::to_text;
@@ -117,8 +117,8 @@ pub struct Scale {
     pub at: Timestamp,
     /// Uid of the Workload that held the workers' quota.
     pub workload: String,
-    /// Number of the Workload's evictions at the time of the change, if the annotation `berth.dev/last-scale` is on the Workload. The Workload's next eviction
-    /// invalidates that annotation.
+    /// Number of the Workload's evictions at the time of the change, if the annotation `berth.dev/last-scale` is on the Workload. An annotation
+    /// `berth.dev/last-scale` on a Workload is no longer valid after the Workload's next eviction.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub evictions: i32,
 }

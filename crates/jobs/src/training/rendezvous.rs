@@ -1,7 +1,7 @@
 //! Rendezvous of a training's pods: the environment variables and files that each framework documents, for the first container.
 //!
-//! A pod's rank is its completion index. The first variable has the rank, so that later variables may refer to it. A variable that the user's template sets is
-//! not changed.
+//! A pod's rank is its completion index. The pod's index is the first variable of the container, so that later variables may refer to it. A variable that the
+//! user's template sets is not changed.
 
 mod frameworks;
 mod mpi;

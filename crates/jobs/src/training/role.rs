@@ -48,7 +48,7 @@ pub struct Role {
     pub template: PodTemplateSpec,
 }
 
-/// Smallest and wanted number of workers.
+/// Smallest and largest number of workers of a TrainingJob.
 pub(super) fn worker_bounds(job: &TrainingJob) -> (i32, i32) {
     let resources = &job.spec.resources;
     let most = resources.max_replicas.or(resources.min_replicas).unwrap_or(1);
@@ -59,7 +59,7 @@ pub(super) fn worker_bounds(job: &TrainingJob) -> (i32, i32) {
     }
 }
 
-/// The role whose end is the end of the job.
+/// The role whose success is the success of its TrainingJob: launcher, else chief, else worker.
 #[must_use]
 pub fn deciding_role<'a>(names: impl IntoIterator<Item = &'a str>) -> &'static str {
     let names: Vec<&str> = names.into_iter().collect();

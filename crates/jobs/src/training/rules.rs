@@ -1,5 +1,5 @@
-//! Faults of a TrainingJob. The schema refuses most faults, but a stored TrainingJob may be older than the schema. The webhook and control call the functions
-//! of this module.
+//! Faults of a TrainingJob. The schema refuses most faults, but a stored TrainingJob may be older than the schema. The webhook and control both check
+//! TrainingJobs by the functions of `rules.rs`.
 
 use berth_api::berth::{MAX_TRAINING_JOB_NAME, ReplicaResources, TrainingJob, duration_seconds};
 use berth_api::conditions::types;
@@ -74,11 +74,11 @@ fn hosts(job: &TrainingJob, roles: &[Role], accelerators: &Accelerators) -> Opti
     Some(FieldError::new(field, workers.to_string(), wrong))
 }
 
-/// Faults of labels and annotations that every job, or a job's pods, may have. A stored TrainingJob with such a fault continues without the label or
-/// annotation, as any job does.
+/// Faults of labels and annotations that every job, or a job's pods, may have. A stored TrainingJob with a faulty label or annotation continues as if it did
+/// not have it, as any job does.
 #[must_use]
 pub fn invalid_training_job_metadata(job: &TrainingJob) -> Vec<FieldError> {
-    // The check of the spec includes the queue that the spec names.
+    // The queue that the TrainingJob's spec names is checked by `invalid_training_job`, so no queue is passed to `metadata_rules`.
     let mut errors = metadata_rules(&job.metadata, None);
     errors.extend(time_rule(&job.metadata));
     errors.extend(elastic_rule(&job.metadata, super::KIND));

@@ -37,7 +37,7 @@ pub fn role_state(job: &Job) -> RoleState {
     }
 }
 
-/// The end of a role. A Job that was being deleted when its end was decided has none, because pods that are deleted before their Job say nothing about the
+/// The end of a role. A role has no end if its Job was being deleted when the Job's end was decided, because the deletion of the pods says nothing about the
 /// training.
 fn own_finish(job: &Job) -> Option<Finish> {
     let at = settled_at(job);

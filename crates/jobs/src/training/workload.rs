@@ -33,7 +33,7 @@ pub fn training_workload(
 }
 
 /// The replacement slice of the slice `older` (name and uid) with this number of workers. `first` is the name of the job's first slice, and `past` has the
-/// times to take over. The name of the new slice follows from the old slice, so that a repeated scale-up creates only one object.
+/// times to take over. The name of the replacement slice follows from the old slice's name, so that a repeated scale-up creates only one Workload.
 #[must_use]
 pub fn slice_workload(
     mut workload: Workload,

@@ -35,7 +35,7 @@ pub(crate) struct Case {
     facts: Vec<String>,
     /// The job's admission, one entry per pod set.
     pub(crate) admission: Option<Vec<Admission>>,
-    /// The object that the Workload was made of, as a change of the file's object; `None` if it is not known.
+    /// The object of which the job's Workload was made, as a change of the case file's object; `None` if the case has no Workload.
     original: Option<Value>,
     /// The StatefulSet of a pod, if known.
     pub(crate) set: Option<Value>,
@@ -83,7 +83,7 @@ impl Default for Admission {
 impl File {
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-        // Strict booleans keep `y` and `n` as plain names.
+        // With strict booleans, the YAML texts `y` and `n` are read as strings.
         let options = serde_saphyr::options! { strict_booleans: true };
         serde_saphyr::from_str_with_options(&text, options).map_err(|error| error.to_string())
     }
@@ -103,7 +103,7 @@ impl File {
 }
 
 impl Case {
-    /// The object after the update.
+    /// The case's object after the merge patch of the case's update.
     pub(crate) fn after(&self) -> Value {
         merged(&self.object, &self.then)
     }

@@ -135,7 +135,7 @@ pub(crate) fn laws(kind: JobType, case: &Case) -> Vec<String> {
     let mut wanted = stored(&full_object(&*before));
     wanted["spec"]["suspend"] = json!(true);
     if let Some(notes) = wanted["metadata"]["annotations"].as_object_mut() {
-        // An earlier start's annotation with the user's parallelism is no longer needed.
+        // The restore also removes the annotation in which a start has stored the user's parallelism.
         notes.remove(berth_api::labels::OWN_PARALLELISM);
     }
     let wanted = stored(&wanted);

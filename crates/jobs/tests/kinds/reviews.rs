@@ -8,11 +8,11 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Rules that an API server cannot reach in the namespace of the tables: kind, field, and the beginning of the message.
+/// Rules of the webhook that no row of `e2e/cases/reviews` can trigger on a real API server: kind, field, and the beginning of the message.
 const NOT_COME_TO: [(&str, &str, &str); 6] = [
-    // No pod in the table has ended.
+    // The rule about ended pods is not triggered, because no pod of `e2e/cases/reviews` has ended.
     ("Pod", "metadata.labels[kueue.x-k8s.io/managed]", "must stay until the finalizer"),
-    // The schema refuses the object before the webhook reviews it.
+    // The schema of JobSet refuses wrong `replicatedJobs` before the webhook reviews the JobSet.
     ("JobSet", "spec.replicatedJobs", ""),
     // An object with an empty queue name gets the queue called `default`.
     ("Pod", QUEUE_NAME, "must not be empty"),

@@ -328,7 +328,7 @@ fn unreadable_metadata_is_refused_but_stored_training_job_runs_on() {
 #[test]
 fn empty_topology_annotation_is_refused_but_stored_training_job_runs() {
     let key = |name: &str| format!("kueue.x-k8s.io/podset-{name}");
-    // The annotations are as from a template engine with an empty value.
+    // A template engine, such as Helm, writes an empty topology annotation if its value is empty.
     for (empty, text) in [("preferred-topology", Some("required-topology")), ("group-name", None), ("slice-size", None)]
     {
         let mut annotations = json!({key(empty): ""});
@@ -406,13 +406,13 @@ fn queue_of_admitted_training_job_is_immutable() {
     let (field, label) = ("spec.schedulingConfig.queue", "metadata.labels[kueue.x-k8s.io/queue-name]");
     let none = Value::Null;
     let cases = [
-        // Each case has field and label before and after the change, and the path and value of the refusal.
+        // Each case has the queue in the TrainingJob's field and in its label before and after the change, and the path and value in the error, if any.
         ((json!("a"), None), (json!("b"), None), Some((field, "b"))),
         ((json!("a"), None), (none.clone(), Some("b")), Some((field, "b"))),
         ((json!("a"), Some("a")), (json!("b"), Some("b")), Some((field, "b"))),
         ((none.clone(), Some("a")), (none.clone(), Some("b")), Some((label, "b"))),
         ((none.clone(), Some("a")), (none.clone(), None), Some((label, ""))),
-        // The queue does not change, whether the field or the label names it.
+        // The queue may move between the TrainingJob's field and its label, because the queue itself does not change.
         ((json!("a"), None), (json!("a"), Some("a")), None),
         ((json!("a"), None), (none.clone(), Some("a")), None),
         ((none.clone(), Some("a")), (json!("a"), None), None),

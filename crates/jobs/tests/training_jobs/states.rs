@@ -76,7 +76,7 @@ fn job_end_after_its_deletion_does_not_count() {
     for (at, deleted, counts) in [
         ("2026-11-27T10:00:02Z", None, true),
         ("2026-11-27T10:00:00Z", deleted, true),
-        // Both times are in full seconds.
+        // An end in the same second as the deletion does not count, because both times are in full seconds.
         ("2026-11-27T10:00:01Z", deleted, false),
         ("2026-11-27T10:00:02Z", deleted, false),
     ] {

@@ -11,7 +11,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Feature gates with which Kueue recomputes the assignment of a head within its cycle. The second gate has no effect without topology-aware scheduling.
+/// Feature gates with which Kueue recomputes the assignment of a head within its cycle. The gate `TASRecomputeAssignmentWithinSchedulingCycle` has no effect
+/// without topology-aware scheduling.
 const RECOMPUTES: [&str; 2] =
     ["RecomputeAssignmentUponPreemptionTargetsOverlap", "TASRecomputeAssignmentWithinSchedulingCycle"];
 
@@ -49,7 +50,8 @@ pub(super) struct Total {
 }
 
 impl Total {
-    /// The total as the engine's assignment of a pod set. A total without flavors gets the flavors of its pod set in `flavors`.
+    /// The total requests of a pod set in a case, as the engine's assignment of the pod set. If the case's entry has no flavors, the assignment has the flavors
+    /// that `flavors` has for the pod set.
     pub(super) fn given(
         &self,
         flavors: &BTreeMap<String, BTreeMap<String, String>>,
@@ -65,8 +67,8 @@ impl Total {
 }
 
 impl Older {
-    /// The assignment of the old slice, `None` if workload slices are off. The assignment is made of the case's totals, or else of the Workload as control
-    /// decodes it. Totals without flavors get the flavors of their pod set in `flavors`.
+    /// The assignment of the old workload slice; `None` if workload slices are off. The assignment of the old slice is made of the case's `totalRequests`, or
+    /// else of the old slice's Workload as control decodes it. Pod sets of the old slice without flavors get the flavors that `flavors` has for them.
     pub(super) fn given(
         &self,
         case: &Case,
@@ -86,7 +88,7 @@ impl Older {
         if let WorkloadState::Reserved(held) = spec.state {
             return Ok(Some(held.pod_sets));
         }
-        // An old slice without quota counts with its requests.
+        // An old workload slice without a quota reservation counts with its requests in place of an assignment.
         let asked = spec.pod_sets.into_iter().map(|set| PodSetAssignment {
             flavors: flavors.get(&set.name).cloned().unwrap_or_default(),
             usage: set.requests.into_iter().map(|(resource, one)| (resource, one.mul(set.count))).collect(),
@@ -225,7 +227,8 @@ fn compare(diff: &mut Diff, expect: Expect, report: &AssignmentReport) -> Result
         last_tried_flavor_idx,
     } = expect;
     diff.eq_if("representativeMode", representative_mode.as_ref(), || report.mode.as_str().to_owned());
-    // An absent level of borrowing means 0. Kueue compares the level of complete assignments only, and a case for a complete assignment has `usage`.
+    // A case without the expectation `borrowing` expects the borrowing level 0. Kueue's test compares the borrowing level of complete assignments only, and a
+    // case about a complete assignment has the expectation `usage`.
     if borrowing.is_some() || usage.is_some() {
         diff.eq("borrowing", &borrowing.unwrap_or_default(), &report.borrowing);
     }
@@ -330,7 +333,7 @@ fn wanted_attempt(attempt: &Attempt) -> (String, Value) {
 }
 
 fn found_attempt(attempt: &AttemptReport, want: Option<&Attempt>) -> (String, Value) {
-    // A field that is absent from the case is not compared.
+    // A field of an expected flavor attempt that is absent from the case is not compared.
     let asked = |field: fn(&Attempt) -> bool| want.is_none_or(field);
     let no_fit = attempt.no_fit.filter(|_| asked(|want| want.no_fit_reason.is_some()));
     let possibility = attempt.possibility.filter(|_| asked(|want| want.preemption_possibility.is_some()));

@@ -20,7 +20,7 @@ const UNKNOWN: &str = "unknown";
 struct Input {
     /// Equivalence class by pending Workload.
     equivalence_classes: BTreeMap<String, String>,
-    /// Class of a Workload that turns out to be inadmissible.
+    /// Equivalence class of a Workload that is tried and turns out to be inadmissible.
     inadmissible_class: Option<String>,
     /// Classes of Workloads that have turned out to be inadmissible before `pushed_class` comes.
     inadmissible_classes: Vec<String>,
@@ -54,7 +54,7 @@ pub fn is_about(case: &Case) -> bool {
         || ["marksClass", "known"].iter().any(|key| case.expect.get(key).is_some())
 }
 
-/// Made-up Workloads by equivalence class: Workloads of one class have equal requests.
+/// Workloads that the runner makes up for the equivalence classes of a case: those of one class have equal requests.
 struct Crowd {
     scene: Scene,
     classes: Vec<String>,
@@ -88,7 +88,7 @@ impl Crowd {
         Ok(self.scene.uid(&format!("{NAMESPACE}/{name}")))
     }
 
-    /// Takes a pending Workload out of the queue as if it were tried, and requeues it with this outcome.
+    /// Takes a pending Workload out of its ClusterQueue as a head, and requeues it with the outcome `outcome`.
     fn come_back(&mut self, uid: &str, outcome: Outcome, reason: PendingReason) -> Result<(), String> {
         let world = self.scene.offline.control().world();
         let is_back = world.steps().pop_workload(uid) && world.steps().put_back_for(uid, outcome, reason, &[]);

@@ -35,7 +35,7 @@ struct PatchError {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ConcurrentWrite {
     workload: String,
-    /// Description of the concurrent change for readers of the case; only one form of it exists.
+    /// Description, for readers of the case, of the change that another client makes to a Workload during the cycle; the runner knows only one such change.
     #[serde(rename = "change")]
     _change: String,
     #[serde(rename = "when")]

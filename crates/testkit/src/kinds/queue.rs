@@ -28,7 +28,7 @@ pub fn pending(scene: &mut Scene) -> (ByQueue, ByQueue) {
     (left, parked)
 }
 
-/// Number of ClusterQueues with a Workload that was taken out and not put back: Kueue counts the last such Workload of a ClusterQueue as active.
+/// Number of ClusterQueues from which a head was taken and not requeued, because Kueue counts such a head of a ClusterQueue as an active Workload.
 pub fn in_flight(scene: &mut Scene) -> u32 {
     let mut all = 0_u32;
     for queue in scene.cluster_queues() {
@@ -66,7 +66,7 @@ pub struct LocalQueueUsage {
 /// Past usage of LocalQueues, by `namespace/name`.
 pub type Usages = BTreeMap<String, LocalQueueUsage>;
 
-/// Writes the past usage of LocalQueues into their statuses, where Kueue keeps it. Returns the past usage of LocalQueues that do not exist.
+/// Writes the past usage of LocalQueues into their statuses, where Kueue keeps it. Returns the past usage of the LocalQueues that the case does not have.
 pub fn lay_local_usage(case: &mut Case, usages: &Usages) -> Usages {
     let mut absent = Usages::new();
     for (key, usage) in usages {
@@ -84,7 +84,7 @@ pub fn lay_local_usage(case: &mut Case, usages: &Usages) -> Usages {
     absent
 }
 
-/// Gives the engine the past usage of LocalQueues that do not exist now.
+/// Gives the engine the past usage of LocalQueues that the case names but does not have.
 ///
 /// # Errors
 /// A quantity or time cannot be read.

@@ -18,7 +18,7 @@ struct Input {
     steps: Vec<Value>,
     active_cluster_queues: Option<Vec<String>>,
     local_queue_usage: BTreeMap<String, LocalQueueUsage>,
-    /// LocalQueues that Kueue's test compares before the last step.
+    /// Expected LocalQueue of each Workload, which Kueue's test compares before the last step.
     assigned: Option<BTreeMap<String, String>>,
     workload: Option<String>,
     already_added: Option<bool>,
@@ -252,7 +252,8 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    /// Requeues a head after its cycle, unless the head is in its queue already. Returns whether the head was moved.
+    /// Requeues a head after its cycle, unless the head is in its queue already. Returns true if the head has moved into its ClusterQueue, or from the parked
+    /// to the active Workloads.
     fn requeue(&self, scene: &mut Scene, key: &str, step: &'a Step) -> Result<bool, String> {
         let waits = |scene: &mut Scene| {
             let (active, parked) = queue::pending(scene);
@@ -267,11 +268,11 @@ impl<'a> Place<'a> {
         if !known || step.update.is_some() {
             self.put(scene, key, step.update.as_ref())?;
         }
-        // An update with the generation of the tried Workload does not change the Workload.
+        // An update of a head counts as a change of its Workload only if its generation differs from that of the Workload that was tried.
         let judged = self.object(key, None).ok().map(generation);
         let is_newer = step.update.as_ref().is_some_and(|update| judged != Some(generation(update)));
         if known && is_newer && waits(scene).0 {
-            // A Workload that changed during its cycle is in its queue already, because of the change.
+            // A Workload that was changed during its cycle is active in its ClusterQueue because of the change, and is not requeued again.
             return Ok(true);
         }
         let outcome = match step.immediate {
@@ -312,7 +313,7 @@ fn refusal(scene: &mut Scene, key: &str) -> Option<&'static str> {
     control.world().readiness(&queue).is_none().then_some("clusterQueue doesn't exist")
 }
 
-/// Workload keys of one queue's list, or of lists by queue.
+/// The Workload keys in a JSON value that is a list for one queue, or a map of lists by queue.
 fn lists(value: &Value) -> Result<Vec<String>, String> {
     let lists = match value {
         Value::Null => Vec::new(),

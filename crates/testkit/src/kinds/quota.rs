@@ -119,7 +119,7 @@ pub fn snapshot(case: &Case) -> Result<Diff, String> {
     for object in &input.then_apply {
         scene.put(object)?;
     }
-    // A case that removes or adds Workloads may leave its list of expected Workloads empty.
+    // If a case removes or adds Workloads, an empty list of expected Workloads of a ClusterQueue with usage is not compared.
     let edited = !input.remove.is_empty() || !input.add.is_empty();
     let held = super::statuses::assignments(&scene)?;
     let queues = scene.cluster_queues();
@@ -235,7 +235,7 @@ fn quotas(
     for (flavor, resources) in want {
         for (resource, quota) in resources {
             let read = |text: &Option<String>| text.as_deref().map(|text| amount(resource, text)).transpose();
-            // An absent limit means that there is no limit.
+            // An absent borrowing or lending limit means that there is no such limit.
             let limit = |text: &Option<String>| read(text).map(|limit| limit.filter(|limit| !limit.is_unlimited()));
             let quota = (read(&quota.nominal)?, limit(&quota.borrowing_limit)?, limit(&quota.lending_limit)?);
             wanted.insert(format!("{flavor}/{resource}"), quota);
@@ -307,7 +307,7 @@ pub fn usage_status(case: &Case) -> Result<Diff, String> {
     Ok(diff)
 }
 
-/// Flavor, resource, total and borrowed amount of each entry in order; an absent `borrowed` is zero.
+/// Flavor, resource, total and borrowed amount of each entry of a status's usage list, in order; an absent `borrowed` means zero.
 fn flavors(list: &Value) -> Vec<(String, String, String, String)> {
     let items = |list: Option<&Value>| list.and_then(Value::as_array).cloned().unwrap_or_default();
     let mut rows = Vec::new();

@@ -19,7 +19,7 @@ struct QuantityInput {
     resource: String,
     quantity: Option<String>,
     value: Option<i64>,
-    /// Amounts of claimed devices, which do not apply to Berth.
+    /// True if the amount counts devices of resource claims; such a case does not apply to Berth, so the field is decoded and not used.
     #[serde(rename = "binary")]
     _binary: bool,
 }
@@ -47,7 +47,8 @@ pub fn quantity(case: &Case) -> Result<Diff, String> {
     let QuantityExpect { value, unlimited, quantity } = case.expect()?;
     let mut diff = Diff::default();
     if let Some(text) = &input.quantity {
-        // A quota may be unlimited, and a request is clamped. Berth's parser of quotas refuses negative quantities, which Kueue's conversion accepts.
+        // A case that expects `unlimited` is about a quota, which may be unlimited; any other case is about a request, whose amount is limited to the largest
+        // amount. Berth's parser of quotas refuses negative quantities, which Kueue's conversion accepts.
         let is_quota = unlimited.is_some() && !text.starts_with('-');
         let read = if is_quota { berth_quantity::quota } else { berth_quantity::value };
         let got = read(&input.resource, text).map_err(|error| error.to_string());

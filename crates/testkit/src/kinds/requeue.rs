@@ -70,7 +70,7 @@ fn back(case: &Case, key: &str, given: &OutcomeInput, expect: &Expect, diff: &mu
     let uid = scene.uid(key);
     let is_nominated = !["", "notNominated"].contains(&given.status.as_str());
     let outcome = match given.requeue_reason.as_str() {
-        // A head that was nominated and not admitted failed after its nomination.
+        // If the case has no requeue reason, a head that was nominated and not admitted is requeued as failed after its nomination.
         "" if is_nominated => Outcome::FailedAfterNomination,
         word => queue::outcome(word).map_err(|error| format!("input.outcome.requeueReason: {error}"))?,
     };

@@ -122,8 +122,8 @@ struct PenaltyExpect {
     apply_penalty: bool,
 }
 
-/// Judges a case of kind `entry-penalty`: whether a cycle that admits the Workload charges the Workload's LocalQueue. A Workload with quota is not admitted
-/// again.
+/// Judges a case of kind `entry-penalty`: whether a cycle that admits the Workload charges the Workload's LocalQueue. A Workload that has a quota reservation
+/// already is not admitted again, so its LocalQueue is not charged.
 ///
 /// # Errors
 /// A field of the case cannot be read.

@@ -38,7 +38,7 @@ pub fn compare(diff: &mut Diff, place: &str, scene: &Scene, expected: &[Expected
         let Some(object) = got.get(&key) else { continue };
         let place = format!("{place}[{key}]");
         let mut wanted = fields(&expected.status, &expected.status, scene, &key)?;
-        // A field that the API does not have is compared, too, and is then never found.
+        // An expected field that the API of Workloads does not have is compared as well, so the case fails.
         if let Value::Object(all) = bare(&expected.status) {
             for (field, value) in all.into_iter().filter(|(field, _)| field != "conditions") {
                 wanted.entry(field).or_insert(value);
@@ -56,7 +56,7 @@ pub fn compare(diff: &mut Diff, place: &str, scene: &Scene, expected: &[Expected
     Ok(())
 }
 
-/// The part of `found` whose keys `wanted` has.
+/// The JSON value `found` without the keys of objects that the JSON value `wanted` does not have.
 fn only(found: &Value, wanted: &Value) -> Value {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => {

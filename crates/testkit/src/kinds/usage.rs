@@ -26,8 +26,8 @@ struct Expect {
     unassigned_usage: Option<BTreeMap<String, String>>,
 }
 
-/// Judges a case of kind `usage`: the quota that an assignment needs beyond the quota of the slice that its Workload replaces. Without an assignment, the case
-/// is about the quota of a Workload with these totals.
+/// Judges a case of kind `usage`: the quota that an assignment needs beyond the quota of the slice that its Workload replaces. A case without an assignment is
+/// about the quota that is charged for a Workload with the case's total requests.
 ///
 /// # Errors
 /// A field of the case cannot be read.
@@ -51,7 +51,7 @@ pub fn usage(case: &Case) -> Result<Diff, String> {
         };
         diff.eq("usage", &cells(&want)?, &got);
     }
-    // An empty unassigned usage is null in the case.
+    // A case writes null if it expects an empty `unassignedUsage`.
     if case.expect.get("unassignedUsage").is_some() {
         let mut wanted = BTreeMap::new();
         for (resource, text) in unassigned_usage.unwrap_or_default() {
@@ -90,10 +90,10 @@ fn asked(
     Ok(scene.offline.control().world().steps().usage_asked(totals, &counts, replaced.as_deref()))
 }
 
-/// Usage that is charged for totals by flavor and resource, and amounts of the totals that have no flavor.
+/// Charged usage of a Workload by flavor and resource, and by resource the requested amounts that have no flavor.
 type HeldUsage = (BTreeMap<FlavorResource, Amount>, BTreeMap<String, Amount>);
 
-/// Usage that control charges for a Workload with these totals.
+/// Usage that control charges for a reserved Workload whose pod sets have the total requests and flavors `totals`.
 fn held(case: &Case, totals: &[PodSetAssignment]) -> Result<HeldUsage, String> {
     let quantities = |set: &PodSetAssignment| -> BTreeMap<String, String> {
         let text =

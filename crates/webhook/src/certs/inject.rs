@@ -32,7 +32,7 @@ struct Conversion {
 }
 
 impl BundleHolder {
-    /// The object as JSON, which the functions of this module read.
+    /// The webhook configuration or CRD as JSON, from which its CA bundles and its patch are computed.
     #[must_use]
     pub fn into_value(self) -> Value {
         to_value(&self)
@@ -49,7 +49,7 @@ pub struct Wanted<'a> {
     pub bundle: Option<&'a str>,
     /// Selectors of the namespaces that opt in, by the plural of a kind; a webhook for another kind keeps its selector.
     pub opted_in: Option<&'a BTreeMap<&'static str, Value>>,
-    /// Namespace and name of Berth's Service: Berth leaves client configurations with another Service alone.
+    /// Namespace and name of Berth's Service: client configurations of webhooks and conversions that name another Service are not changed.
     pub service: (&'a str, &'a str),
 }
 
@@ -146,7 +146,7 @@ mod tests {
         let after = json!({"metadata": {}, "webhooks": patch["webhooks"]});
         assert_eq!(configuration_patch(&after, &wanted), None);
         assert_eq!(bundles(&after, &wanted), ["PEM", "PEM"]);
-        // Without a bundle, the patch leaves the administrator's certificates alone, but still sets the namespaces.
+        // If the wanted content has no CA bundle, the patch keeps the administrator's CA bundles, but sets the namespace selectors.
         let theirs = Wanted { bundle: None, ..wanted.clone() };
         let patch = configuration_patch(&configuration("eA==", "berth"), &theirs).unwrap();
         assert_eq!(patch["webhooks"][1]["clientConfig"]["caBundle"], json!("eA=="));

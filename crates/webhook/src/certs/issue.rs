@@ -36,14 +36,14 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// The time at which two thirds of the validity are over.
+    /// The time at which two thirds of the certificate's validity are over, after which it is renewed.
     #[must_use]
     pub fn due(&self) -> Timestamp {
         let life = self.until.duration_since(self.from);
         self.from.checked_add(life / 3 * 2).unwrap_or(self.until)
     }
 
-    /// Whether the validity includes the time `now`.
+    /// Whether the certificate is valid at the time `now`.
     #[must_use]
     pub fn holds(&self, now: Timestamp) -> bool {
         self.from <= now && now < self.until

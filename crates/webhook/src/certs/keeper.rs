@@ -64,13 +64,13 @@ pub struct Keeper {
     pub cluster_facts: Arc<dyn ClusterFacts>,
     /// Receiver of the metrics.
     pub meter: Arc<dyn Meter>,
-    /// Notified after the facts about the cluster have changed.
+    /// Notified after this replica's `ClusterFacts` have changed, so that the keeper writes the namespace selectors of the webhook configurations again.
     pub changed: Arc<Notify>,
     /// Names of the CRDs whose objects Berth converts.
     pub converted: Vec<String>,
 }
 
-/// Reason why a check failed.
+/// Reason why a check of the certificates and webhook configurations failed.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("{0}: {1}")]
@@ -85,7 +85,7 @@ enum Error {
     Quarrel,
 }
 
-/// Result of writing the configurations.
+/// Result of writing the webhook configurations and CRDs.
 #[derive(Default)]
 struct Written {
     /// The CA bundles that the webhook configurations and CRDs have now.
@@ -95,7 +95,7 @@ struct Written {
 }
 
 impl Keeper {
-    /// Runs the checks until the future is dropped.
+    /// Checks and renews the certificates and webhook configurations again and again, until the future is dropped.
     pub async fn run(self) {
         let stirred = Arc::new(Notify::new());
         let mut watching = JoinSet::new();
@@ -108,8 +108,8 @@ impl Keeper {
             watching.spawn(follow(api, name, Arc::clone(&stirred)));
         }
         let mut failing = false;
-        // Namespace selectors are written after a change of this replica's facts and now and then, but not after another replica wrote its own: if
-        // one of two replicas lags, they would overwrite each other for ever.
+        // The webhooks' namespace selectors are written after this replica's `ClusterFacts` have changed, and every `PERIOD`, but not after another replica has
+        // written other selectors: two replicas with different facts would otherwise overwrite each other's selectors for ever.
         let mut namespaces = true;
         loop {
             let pause = match self.look(namespaces).await {
@@ -232,7 +232,7 @@ impl Keeper {
         }
     }
 
-    /// Writes the wanted content into every configuration that exists.
+    /// Writes the wanted CA bundles and namespace selectors into every webhook configuration and CRD that exists.
     async fn write_bundle(&self, bundle: Option<&str>, namespaces: bool) -> Result<Written, Error> {
         let opted_in = if namespaces { self.cluster_facts.opted_in() } else { None };
         let wanted = Wanted { bundle, opted_in: opted_in.as_ref(), service: (&self.namespace, &self.service) };
@@ -277,7 +277,8 @@ impl Keeper {
                 tracing::info!(kind = resource.kind, name, "told the API server whom to trust and where to ask");
                 written.bundles.extend(bundles(&object.into_value(), wanted));
             }
-            // Another writer, perhaps another replica, wrote the configuration first, and may have written less than is wanted.
+            // After a conflict, the webhook configuration or CRD is checked again soon, because the other writer, perhaps another replica, may not have written
+            // the wanted content.
             Err(kube::Error::Api(status)) if status.code == 409 => {
                 written.bundles.extend(bundles(&read_object, wanted));
                 written.complete = false;

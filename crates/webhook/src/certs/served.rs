@@ -104,7 +104,7 @@ impl ResolvesServerCert for OrOwn {
 /// Reason why metrics cannot be served over TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum FiguresError {
-    /// No certificate could be created.
+    /// No self-signed certificate for the metrics server could be created.
     #[error(transparent)]
     Issue(#[from] issue::Error),
     /// The certificate or the protocol versions are not accepted.

@@ -256,7 +256,7 @@ fn concurrent_admission_policy_is_immutable_and_validated_behind_its_gate() {
         let gates = Gates { concurrent_admission, ..Gates::default() };
         let ask = |request: Value| ask_with(path, request, Facts::default(), gates);
         let update = |old: Value, new: Value| ask(json!({"operation": "UPDATE", "object": new, "oldObject": old}));
-        // The policy is immutable whether the feature gate is on or off, as in Kueue.
+        // A ClusterQueue's `concurrentAdmissionPolicy` is immutable whether the feature gate `ConcurrentAdmission` is on or off, as in Kueue.
         for new in [mode("RetainFirstAdmission"), Value::Null] {
             let refused = update(queue(moves(), "None"), queue(new.clone(), "None"));
             assert_eq!(denied_fields(&refused), [field], "{new}");

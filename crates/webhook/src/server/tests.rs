@@ -56,7 +56,7 @@ impl Authors for Alice {
             "bob" => Leave::Refused(format!("bob cannot in {namespace}")),
             _ => Leave::Unanswered("who?".to_owned()),
         };
-        // The answer takes some milliseconds, like an answer of the API server.
+        // The answer about a user's rights takes some milliseconds, like an answer of the API server.
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(10)).await;
             leave
@@ -323,7 +323,7 @@ async fn review_in_progress_is_answered_before_shutdown() {
 
 #[tokio::test]
 async fn connection_without_a_review_is_closed_after_its_deadline() {
-    // The limit is long enough for the handshakes of all three connections on a busy machine.
+    // The time limit for a first review is long enough for the TLS handshakes of all three connections on a busy machine.
     let running = start_within(Limits { first: Duration::from_secs(1), ..LIMITS });
     let silent = async { ends(&mut running.connect().await).await };
     let slow = async {
@@ -346,7 +346,7 @@ async fn connection_with_reviews_is_kept_until_long_idle() {
     let running = start_within(Limits { first: Duration::from_secs(2), ..LIMITS });
     let mut stream = running.connect().await;
     assert!(asks(&mut stream).await);
-    // The pause is longer than a handshake or a first review may take.
+    // The connection pauses for longer than a TLS handshake or a first review may take.
     tokio::time::sleep(Duration::from_millis(5500)).await;
     assert!(asks(&mut stream).await, "it has asked in time");
     running.end();

@@ -4,15 +4,15 @@ use serde_json::Value;
 
 /// Form in which Go writes the value of a field as JSON.
 pub(super) enum Form {
-    /// A text, a number or a boolean.
+    /// Form of a text, a number or a boolean.
     Plain,
-    /// A map of texts, sorted by key.
+    /// Form of a map from texts to texts, which Go sorts by key.
     Texts,
-    /// A map of quantities, sorted by key, in Kubernetes' notation.
+    /// Form of a map from texts to quantities, which Go sorts by key, with the quantities in Kubernetes' canonical notation.
     Quantities,
-    /// A list of values of one form.
+    /// Form of a list whose values have one form.
     List(&'static Form),
-    /// A struct, with fields in the order of their declaration.
+    /// Form of a struct, whose fields Go writes in the order of their declaration.
     Fields(&'static [Field]),
 }
 
@@ -33,12 +33,12 @@ pub(super) enum Kept {
     Filled,
 }
 
-/// A field with this name, form and condition.
+/// A field of a Go struct, by its name, its form, and the condition under which Go writes it.
 pub(super) const fn field(name: &'static str, form: &'static Form, kept: Kept) -> Field {
     Field { name, form, kept }
 }
 
-/// The text that Go writes for a value of this form.
+/// The JSON text that Go writes for a value of the form `form`.
 pub(super) fn write(value: &Value, form: &Form) -> String {
     let mut text = String::new();
     put(&mut text, Some(value), form);
@@ -75,7 +75,7 @@ fn put(text: &mut String, value: Option<&Value>, form: &Form) {
             });
         }
         (Form::Plain, Some(value)) => plain(text, value),
-        // An absent list or map is null, because the API server returns empty ones as absent.
+        // An absent or empty list or map is written as null, because the API server leaves out empty lists and maps.
         _ => text.push_str("null"),
     }
 }

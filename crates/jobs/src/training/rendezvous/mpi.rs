@@ -49,7 +49,8 @@ pub(super) fn variables(role: &str) -> Variables {
         ("OMPI_MCA_plm_rsh_args", SSH_ARGUMENTS.to_owned()),
         ("PRTE_MCA_prte_default_hostfile", file),
         ("PRTE_MCA_plm_ssh_args", SSH_ARGUMENTS.to_owned()),
-        // With more than 64 workers, other workers would start some of the workers, and these get neither full names nor arguments with a `=`.
+        // Without this variable, PRRTE would let workers start other workers if there are more than 64, and would then pass neither full host names nor
+        // arguments with a `=`.
         ("PRTE_MCA_plm_ssh_no_tree_spawn", "true".to_owned()),
         ("I_MPI_HYDRA_HOST_FILE", machines.clone()),
         ("I_MPI_HYDRA_BOOTSTRAP", "ssh".to_owned()),

@@ -34,7 +34,7 @@ impl<'a> Party<'a> {
         let worker = roles.iter().find(|role| role.name == WORKER);
         let resources = worker
             .and_then(|role| role.template.spec.as_ref()?.containers.first()?.resources.as_ref()?.limits.as_ref());
-        // The rules refuse an amount that cannot be read; 8000m is as good an amount as 8.
+        // The number of GPUs is read as a quantity, so that `8000m` counts as 8; the rules of TrainingJobs refuse a text that is no quantity.
         let given = resources.and_then(|limits| limits.get(&accelerators.resource));
         let gpus = given.and_then(|given| berth_quantity::value(&accelerators.resource, &given.0).ok());
         let gpus = gpus.map_or(0, |gpus| i32::try_from(gpus.get()).unwrap_or(i32::MAX));

@@ -9,7 +9,7 @@ fn policy() -> Policy {
     Policy::new(vec!["a.b.svc".to_owned(), "127.0.0.1".to_owned()], SignedDuration::from_secs(60))
 }
 
-/// The next step, and the certificates that are stored after it.
+/// The next step of the rotation of certificates, and the certificates that are stored after this step.
 fn go(stored: &Stored, is_published: bool, now: Timestamp) -> (Step, Stored) {
     let step = next(stored, is_published, &policy(), now);
     let new = after(stored, step, &policy(), now).unwrap();
@@ -53,7 +53,7 @@ fn new_authority_is_published_before_signing_and_old_kept_after() {
     let soon = now + SignedDuration::from_secs(59);
     assert_eq!(next(&published, true, &policy(), soon), Step::Rest(now + SignedDuration::from_secs(60)));
     let then = now + SignedDuration::from_secs(60);
-    // If another writer removes the next authority from the configuration, the switch waits.
+    // If another writer removes the next authority from the webhook configuration, the rotation does not switch to this authority before it is published again.
     assert_eq!(next(&published, false, &policy(), then), Step::Publish);
     let (step, switched) = go(&published, true, then);
     assert_eq!(step, Step::Switch);

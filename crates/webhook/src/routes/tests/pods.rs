@@ -100,7 +100,7 @@ fn pod_or_parent_without_queue_gets_the_default_at_creation() {
         }
         assert_eq!(of(&own()).unwrap()["value"], json!("default"), "{path}");
         assert_eq!(of(&of_template(label)).is_some(), path.ends_with("deployment"), "{path}");
-        // Without the default queue, no field that belongs to it is added.
+        // In a namespace without a default LocalQueue, the webhook adds neither the queue name nor any other field to an object that names no queue.
         assert_eq!(given(object, Facts { default_queue: false, ..facts }), Value::Null, "{path}");
         let change = json!({"operation": "UPDATE", "object": object, "oldObject": object});
         assert_eq!(ask_in(path, change, facts).get("patch"), None, "{path}: it was there before the queue");
@@ -195,7 +195,7 @@ fn pod_with_forged_job_controller_is_refused() {
         }
         assert_eq!(asked(&forged, "system:serviceaccount:team:job-controller", here)["allowed"], json!(false));
     }
-    // Even without a controller, the pod would belong to no job.
+    // A pod that names a Job as its controller is not refused if it names no queue: without the controller, Berth would not manage the pod either.
     let plain = pod(false, "batch/v1", "Job", true);
     assert_eq!(asked(&plain, "alice", here)["allowed"], json!(true));
     for forced in [Facts { default_queue: true, ..here }, Facts { without_queue_name: true, ..here }] {
