@@ -51,7 +51,8 @@ struct Pool<'f> {
     totals: BTreeMap<CapacityTier, i128>,
 }
 
-/// Reads the quota file, converts the file, and writes the manifests. Parts that cannot be converted are also named as warnings on the standard error.
+/// Reads the quota file, converts the file, and writes the manifests. Parts of the quota file that cannot be converted are also named as warnings on the
+/// standard error.
 pub(crate) fn run(flags: &AxlearnQuotaFlags) -> anyhow::Result<()> {
     let (name, text) = generated::source(&flags.file)?;
     let converted = convert(flags, &text).map_err(|fault| anyhow!("{}: {fault}", flags.file.display()))?;
@@ -112,7 +113,8 @@ fn convert(flags: &AxlearnQuotaFlags, text: &str) -> Result<Converted, String> {
 fn tiers(flags: &AxlearnQuotaFlags, file: &QuotaFile) -> Result<(Vec<CapacityTier>, Vec<String>), String> {
     let count = file.tiers.len();
     let words: Vec<&str> = match (flags.tiers.as_slice(), count) {
-        // The default follows AxLearn's bastion: its tier 0 runs in the reservation, and all other tiers run on spot nodes.
+        // Without the flag `--tiers`, a quota file's first tier is `reserved` and its second tier `spot`, because AxLearn's bastion runs tier 0 in the
+        // reservation and all other tiers on spot nodes.
         ([], 1) => vec!["reserved"],
         ([], 2) => vec!["reserved", "spot"],
         (words, _) => words.iter().map(String::as_str).collect(),

@@ -95,7 +95,8 @@ struct Answer {
     ignored: Vec<String>,
 }
 
-/// Reads manifests, decides, and prints the answer. With `--strict`, the exit code is 1 if something is wrong with the manifests.
+/// Reads manifests, decides, and prints the answer. With `--strict`, the exit code of `berth decide` is 1 if an object, a field or a queue of the manifests is
+/// at fault.
 pub(crate) fn run(flags: &DecideFlags) -> anyhow::Result<ExitCode> {
     let config = match &flags.config {
         Some(path) => std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?,
@@ -119,7 +120,7 @@ fn latest(manifests: &[Manifest]) -> Timestamp {
 }
 
 impl Answer {
-    /// Whether an object, a field or a queue of the manifests is at fault. A job that waits for quota is no fault.
+    /// Whether an object, a field or a queue of the manifests is at fault. A job that waits for quota does not count as a fault of the manifests.
     fn is_wrong(&self) -> bool {
         !self.invalid.is_empty() || !self.unknown.is_empty() || !self.inactive.is_empty()
     }
@@ -152,7 +153,7 @@ fn answered(
     let given = Given { home: "kueue-system".to_owned(), accelerators, ..Given::default() };
     let loaded = berth_configuration::load(config, &given).map_err(|error| anyhow!("configuration: {error}"))?;
     let mut settings = loaded.settings;
-    // The limit on unacknowledged writes is off, because a write of `berth decide` is applied at once.
+    // `berth decide` sets no limit on writes whose result the watch has not shown yet, because it applies each write to its objects at once.
     settings.max_unacknowledged = usize::MAX;
     let managed = settings.managed_namespaces.clone();
     let Sorted { objects, unknown, mut ignored } = manifests::sorted(manifests, &settings.job_kinds)?;
@@ -172,7 +173,8 @@ fn answered(
     Ok(Answer { decisions, inactive, invalid, unknown, assumed, ignored })
 }
 
-/// Gives all objects to the control, except the kinds that are admitted through pods. Objects on which decisions depend come before jobs.
+/// Gives all objects to the control, except the kinds that are admitted through pods. Control gets the Jobs and Workloads of the manifests after these other
+/// objects, on which decisions depend.
 fn put(offline: &mut Offline, absent: &BTreeSet<String>, objects: &[Manifest]) -> anyhow::Result<()> {
     for namespace in absent {
         // A namespace without the label with its name matches no selector, and its jobs would not be managed.

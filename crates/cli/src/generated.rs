@@ -1,5 +1,5 @@
-//! Manifests that Berth writes for users to apply: YAML documents with sorted keys after a comment. Equal input gives equal bytes, so that the history of a
-//! repository shows only real changes.
+//! Manifests that Berth writes for users to apply, which are YAML documents with sorted keys after a comment. Equal input gives manifests of equal bytes, so
+//! that the history of a user's repository shows only real changes.
 
 use anyhow::{Context, anyhow};
 use serde_json::Value;
@@ -48,7 +48,7 @@ pub(crate) fn documents(comments: &[String], objects: Vec<Value>) -> anyhow::Res
         if index > 0 {
             text.push_str("---\n");
         }
-        // A long annotation stays on one line, as people would write the annotation.
+        // A long annotation is written on one line instead of as a YAML block scalar, as people would write it.
         let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
         let document = serde_saphyr::to_string_with_options(&sorted(object), options);
         text.push_str(&document.map_err(|error| anyhow!("{error}"))?);

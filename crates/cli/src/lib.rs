@@ -1,7 +1,7 @@
-//! The commands of Berth that need no cluster: `berth decide`, `berth flavors` and `berth import`.
+//! The commands `berth decide`, `berth flavors` and `berth import` of Berth, which need no cluster.
 //!
-//! The library has no client of a cluster: `berth import volcano --from-cluster` runs kubectl. [`Command`] lists the commands; `decide.rs` implements
-//! `berth decide`, `capacity.rs` `berth flavors`, and `axlearn_quota.rs` and `volcano.rs` `berth import`.
+//! The crate `berth-cli` has no client of a cluster, so `berth import volcano --from-cluster` runs kubectl. [`Command`] lists the commands; `decide.rs`
+//! implements `berth decide`, `capacity.rs` `berth flavors`, and `axlearn_quota.rs` and `volcano.rs` `berth import`.
 
 mod axlearn_quota;
 mod capacity;

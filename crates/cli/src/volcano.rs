@@ -1,7 +1,8 @@
 //! `berth import volcano` turns Volcano's Queues into a tree of Cohorts and ClusterQueues, and gives Volcano's jobs and pods their queue.
 //!
-//! The translation is a function of the documents and starts in [`import`]: `queues.rs` and `groups.rs` read, `tree.rs`, `jobs.rs`, `pods.rs` and `uses.rs`
-//! write. `check.rs` refuses an output that Berth would refuse, and `cluster.rs` reads the documents from a cluster.
+//! The translation is a function of the documents and starts in [`import`]. The files `queues.rs` and `groups.rs` read Volcano's objects, and `tree.rs`,
+//! `jobs.rs`, `pods.rs` and `uses.rs` make the manifests. The file `check.rs` refuses manifests that Berth would refuse, and `cluster.rs` reads the documents
+//! from a cluster.
 
 mod check;
 mod cluster;
@@ -40,7 +41,7 @@ const FLAVOR: &str = "default";
 /// Facts that the documents do not have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options<'o> {
-    /// Namespace of objects that name none.
+    /// Namespace of the objects whose documents name no namespace.
     pub(crate) namespace: &'o str,
     /// Name of the ResourceFlavor of all quotas.
     pub(crate) flavor: Option<&'o str>,
@@ -53,7 +54,8 @@ pub(crate) struct Imported {
     pub(crate) report: Vec<String>,
 }
 
-/// Reads the documents, writes the manifests, and writes the report to the standard error. With `--strict`, the exit code is 1 if the report has a line.
+/// Reads the documents, writes the manifests, and writes the report to the standard error. With `--strict`, the exit code of `berth import volcano` is 1 if the
+/// report has a line.
 pub(crate) fn run(flags: &VolcanoFlags) -> anyhow::Result<ExitCode> {
     let manifests = if flags.from_cluster {
         cluster::read(flags.context.as_deref(), &cluster::kubectl)?
@@ -165,7 +167,8 @@ fn flavor_of<'m>(documents: &Documents<'m>, options: Options<'_>, report: &mut R
     Some(Made { object: objects::authored(&manifest.object), source: Some(manifest) })
 }
 
-/// The objects in the order of the output. Every object is checked as a server with Berth would check it, and two contents of one object are a fault.
+/// The objects in the order of the output. Every object of the output is checked as an API server with Berth would check it, and two different contents for one
+/// object are a fault.
 fn ordered(made: Vec<Made<'_>>, report: &mut Report) -> BTreeMap<OutputKey, Value> {
     let mut first: BTreeMap<OutputKey, Made<'_>> = BTreeMap::new();
     for made in made {

@@ -32,8 +32,8 @@ impl From<String> for Fault {
     }
 }
 
-/// The line of a field, or of the innermost block around it that the file has. A key may contain dots: if the path begins with several keys of the
-/// block, the longest of these keys is used.
+/// The line of a field, or of the innermost block around it that the file has. A key of the configuration file may contain dots, so if a field's path begins
+/// with several keys of a block, the longest of these keys is used.
 fn line_of(node: &Node, path: &str) -> Option<u64> {
     let (entry, rest) = if let Some((item, rest)) = path.strip_prefix('[').and_then(|path| path.split_once(']')) {
         (node.0.iter().find(|entry| entry.name == item)?, rest)

@@ -377,7 +377,7 @@ fn pods_ready(version: Version, file: &Configuration) -> Result<Option<WaitForPo
         return Ok(None);
     }
     let timeout = block.timeout.unwrap_or(GoDuration::minutes(if old { 5 } else { 30 }));
-    // In v1beta1, `recoveryTimeout` is off unless it is set; in v1beta2, it defaults to `timeout`, and 0s switches it off.
+    // In v1beta1, `waitForPodsReady.recoveryTimeout` is off unless it is set; in v1beta2, it defaults to `waitForPodsReady.timeout`, and 0s switches it off.
     let recovery = if old { block.recovery_timeout } else { Some(block.recovery_timeout.unwrap_or(timeout)) };
     for (field, value) in [("timeout", Some(timeout)), ("recoveryTimeout", recovery)] {
         if value.is_some_and(GoDuration::is_negative) {

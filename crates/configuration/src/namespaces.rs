@@ -7,7 +7,7 @@ use berth_engine::model::{Requirement, Selector, SelectorOp};
 
 /// Label that has the name of the namespace.
 const NAME: &str = "kubernetes.io/metadata.name";
-/// Name of the field in the configuration file.
+/// Name of the configuration file's field with the selector of the namespaces in which Berth manages jobs.
 const FIELD: &str = "managedJobsNamespaceSelector";
 /// Namespace of the control plane.
 const SYSTEM: &str = "kube-system";
@@ -25,7 +25,7 @@ pub(crate) fn managed(file: &Configuration, own: &str) -> Result<Selector, Fault
         let text = format!("{FIELD} selects {names} alone; allowed are other namespaces: there jobs are never managed");
         return Err(Fault::of(FIELD, text));
     }
-    // The two namespaces are excluded by their names alone, because their other labels may change while Berth runs.
+    // The namespaces kube-system and that of the manager are excluded by their names alone, because their other labels may change while Berth runs.
     never.retain(|name| !excludes(&selector, name));
     if never.is_empty() {
         return Ok(selector);

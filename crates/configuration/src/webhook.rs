@@ -65,7 +65,7 @@ impl Webhook {
     /// The settings in the configuration file.
     pub(crate) fn of(file: &Configuration, gates: &Gates) -> Result<Self, Fault> {
         let server = &file.webhook;
-        // As in Kueue's controller runtime, an absent port means the default port.
+        // As in Kueue, `webhook.port` has its default 9443 if it is absent or 0.
         let port = server.port.filter(|port| *port != 0).unwrap_or(9443);
         if !(1..=65535).contains(&port) {
             return Err(Fault::of("webhook.port", format!("webhook.port is {port}; allowed is 1 to 65535")));
@@ -95,7 +95,8 @@ impl Webhook {
     }
 }
 
-/// Warnings about names in the configuration file that differ from the chart's, one for each: Berth has no rights to another Service or Secret.
+/// Warnings about names in the configuration file that differ from the chart's, one for each: The chart gives Berth no rights to a Service or Secret of another
+/// name than the chart's.
 pub(crate) fn unused_names(block: &InternalCertManagement, names: ObjectNames) -> Vec<String> {
     let kept = if is_external(block) {
         "certificates are read from webhook.certDir".to_owned()

@@ -115,7 +115,7 @@ pub(crate) fn metadata_rules(metadata: &ObjectMeta, queue: Option<&str>) -> Vec<
     errors
 }
 
-/// Faults of a change of a job. A fault that the job had before does not count.
+/// Faults of a change of a job. A fault that the job had before the change is no fault of the change.
 #[must_use]
 pub fn validate_job_update<K: JobKind>(old: &K::Object, new: &K::Object, default_queue: bool) -> Vec<FieldError> {
     let mut errors = newly_broken(validate_job::<K>(new), &validate_job::<K>(old));
@@ -128,8 +128,8 @@ pub fn validate_job_update<K: JobKind>(old: &K::Object, new: &K::Object, default
     errors
 }
 
-/// Faults of a change of a job that is being deleted. Until the job has stopped, the fields by which its quota is charged must stay; all other changes are
-/// allowed.
+/// Faults of a change of a job that is being deleted. Until a job that is being deleted has stopped, the fields by which its quota is charged must stay; all
+/// other changes are allowed.
 #[must_use]
 pub fn validate_leaving_job<K: JobKind>(old: &K::Object, new: &K::Object) -> Vec<FieldError> {
     held_rules::<K>(old, new, true)
@@ -154,7 +154,7 @@ pub(crate) fn metadata_change_rules(
         errors.push(FieldError::new(queue_path(before), was.unwrap_or_default(), message));
     }
     let prebuilt = prebuilt_workload_name(after);
-    // A running elastic job may get another Workload, as in Kueue.
+    // A running elastic job may name another prebuilt Workload, as in Kueue.
     if !suspended && !is_elastic(before) && prebuilt_workload_name(before) != prebuilt {
         errors.push(running(prebuilt_path(with(prebuilt)), prebuilt));
     }

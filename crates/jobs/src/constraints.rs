@@ -13,8 +13,8 @@ use sha2::{Digest, Sha256};
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// Digest of the constraints that may keep the pods of a pod set from nodes that are suitable by requests and node selector: required affinity, spread
-/// constraints, volume claims, resource claims, host ports, runtime class and scheduler. The digest of no constraints is 0. Pod affinity counts by its topology
-/// key only, because each job selects its own pods there.
+/// constraints, volume claims, resource claims, host ports, runtime class, scheduler and node name. The digest of no constraints is 0. The digest contains only
+/// the topology keys of pod affinity, because its label selectors differ between equal jobs, each of which selects its own pods.
 #[must_use]
 pub fn placement_constraints(set: &PodSet) -> u64 {
     let Some(spec) = &set.template.spec else { return 0 };

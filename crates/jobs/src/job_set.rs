@@ -66,7 +66,7 @@ impl JobKind for JobSet {
     const KIND: &'static str = "JobSet";
     const REPORTER: &'static str = "jobset.x-k8s.io/jobset-kueue-controller";
     const UID_LABEL: &'static str = "jobset.sigs.k8s.io/jobset-uid";
-    /// AxLearn writes the queue of a JobSet into an annotation. Kueue no longer reads the queue from an annotation, and Berth reads it as an extension.
+    /// AxLearn writes the queue of a JobSet into an annotation. Berth reads the queue of a JobSet from an annotation, too, although Kueue does not any more.
     const QUEUE_IN_ANNOTATION: bool = true;
     const MADE_OF_JOBS: bool = true;
     const JOBS_IN: Option<&'static str> = Some("replicatedJobs");
@@ -226,7 +226,7 @@ impl JobKind for JobSet {
     }
 
     fn invalid_change(old: &Object, new: &Object) -> Vec<FieldError> {
-        // The quota of ended Jobs of this JobSet was released, because nothing could run these Jobs again.
+        // A running JobSet without restarts must not get restarts, because Berth has released the quota of its ended Jobs, which a restart would run again.
         let runs = Self::queue_name(old).is_some() && !Self::has_suspend(old) && !Self::has_suspend(new);
         if !runs || most_restarts(old) > 0 || most_restarts(new) <= 0 {
             return Vec::new();
@@ -245,7 +245,8 @@ impl JobKind for JobSet {
     }
 
     fn may_change_template(job: &Object) -> bool {
-        // The JobSet controller must have stopped the JobSet's pods; otherwise it would not notice the stop, and the pods would stay on their nodes.
+        // The template may change only after the JobSet controller has stopped the JobSet's pods: with a change before that, the controller would not notice
+        // the stop, and the pods would stay on their nodes.
         Self::is_still(job)
     }
 

@@ -62,8 +62,8 @@ impl JobInfo {
 
 /// A kind of job that [`crate::KINDS`] lists.
 pub trait ListedKind: JobKind {
-    /// Properties of the kind, for code that does not know the kind. A static of this crate compiles the functions that read and write the kind's objects once,
-    /// instead of once for each crate that names the kind.
+    /// Properties of the kind, for code that does not know the kind. As a static of the crate `berth-jobs`, the properties let the functions of the kind
+    /// compile once, instead of once for each crate that names the kind.
     const INFO: &'static JobInfo;
 }
 

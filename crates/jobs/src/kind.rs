@@ -15,8 +15,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
-/// A kind of job. Implementations are unit structs that only read and build values. Patches of a job are RFC 7386 merge patches of the complete object with
-/// `metadata.uid` and `metadata.resourceVersion`. [`crate::KINDS`] lists all kinds.
+/// A kind of job. Types that implement `JobKind` are unit structs whose functions only read and build values. Patches of a job are RFC 7386 merge patches of
+/// the complete object with `metadata.uid` and `metadata.resourceVersion`. [`crate::KINDS`] lists all kinds.
 pub trait JobKind: Debug + Sized + 'static {
     /// The API type of the kind's objects.
     type Object: Serialize + DeserializeOwned + Debug + Send + Sync;
@@ -45,7 +45,7 @@ pub trait JobKind: Debug + Sized + 'static {
     const BUILT_IN: bool = false;
     /// True if the controller of the kind creates batch/v1 Jobs, which are admitted together with the object.
     const MADE_OF_JOBS: bool = false;
-    /// Field of the spec that lists the Jobs of a job, each with its `template`. A queue name in such a template has no effect.
+    /// Field of the spec that lists the Jobs of a job, each with its `template`. A queue name in the template of one of these Jobs has no effect.
     const JOBS_IN: Option<&'static str> = None;
     /// Label of a Job with the name of its part. The controller of the kind starts each Job that names a part in this label, whatever the Job's name is.
     const PART_LABEL: Option<&'static str> = None;
@@ -104,8 +104,8 @@ pub trait JobKind: Debug + Sized + 'static {
     fn is_still(job: &Self::Object) -> bool {
         Self::has_suspend(job) && Self::says_suspended(job) && !Self::is_active(job)
     }
-    /// Whether the job's controller has noticed the stop after a start, and no pod is left. If the controller has not noticed the stop, a status without pods
-    /// may be outdated.
+    /// Whether the job's controller has noticed the stop after a start, and no pod is left. Before the job's controller has noticed the stop, a status of the
+    /// job that shows no pods may be outdated.
     fn has_come_to_rest(job: &Self::Object) -> bool;
     /// Whether the job's controller has noticed the last start.
     fn has_seen_start(job: &Self::Object) -> bool;
@@ -167,7 +167,8 @@ pub trait JobKind: Debug + Sized + 'static {
     fn stop_patch(job: &Self::Object) -> ObjectPatch;
     /// Whether the API server accepts changes of the job's template now.
     fn may_change_template(job: &Self::Object) -> bool;
-    /// Patch of the status that must precede a change of the template, if the kind needs one. The patch is valid only for a job that is not active.
+    /// Patch of the status that must precede a change of the template, if the kind needs one. The status patch is valid only for a job without pods that run or
+    /// terminate.
     fn unlock_patch(job: &Self::Object) -> Option<ObjectPatch>;
     /// Patch that restores the template as the user wrote it; `None` if the template needs no change.
     fn restore_patch(job: &Self::Object, original: &[TemplateParts]) -> Option<ObjectPatch>;

@@ -38,7 +38,7 @@ fn thin(value: &mut Value) {
             if is_pod {
                 fields.retain(|key, _| !NOT_OF_A_POD.contains(&key.as_str()));
             }
-            // An affinity contains lists, but no pod specs.
+            // The affinity of a pod spec is kept unchanged, because it contains lists but no pod specs.
             fields.iter_mut().filter(|(key, _)| *key != "affinity").for_each(|(_, field)| thin(field));
         }
         _ => {}

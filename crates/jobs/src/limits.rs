@@ -213,7 +213,7 @@ mod tests {
         let base = "spec.podSets[0].template.spec";
         let cases = [
             (json!({"cpu": "1"}), json!({"cpu": "1000m"}), max.clone(), None),
-            // The request and the limit are less than a unit of quota apart.
+            // In this case, a pod's request exceeds its limit by less than a unit of quota, so the two count as equal.
             (json!({"cpu": "1500u", "memory": "500m"}), json!({"cpu": "1100u", "memory": "100m"}), json!([]), None),
             (
                 json!({"cpu": "2", "memory": "2"}),

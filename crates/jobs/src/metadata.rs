@@ -46,8 +46,8 @@ pub fn version_of(metadata: &ObjectMeta) -> u64 {
     metadata.resource_version.as_deref().map_or(0, version_number)
 }
 
-/// A resourceVersion as a number; 0 if the text is empty or not a number. The versions of an API server are decimal numbers that grow with each change, and the
-/// runtime takes no object with another version, so 0 means that no API server has stored the object.
+/// A resourceVersion as a number; 0 if the text is empty or not a number. The resourceVersions of an API server are decimal numbers that grow with each change,
+/// and the runtime takes no object with another resourceVersion, so 0 means that no API server has stored the object.
 #[must_use]
 pub fn version_number(text: &str) -> u64 {
     text.parse().unwrap_or_default()

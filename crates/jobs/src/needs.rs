@@ -43,7 +43,7 @@ pub struct WorkloadNeeds {
     pub refused: Option<String>,
 }
 
-/// A pod spec as it will run in a namespace with these LimitRanges. `overhead` returns the overhead of a RuntimeClass by name.
+/// A pod spec as it will run in a namespace with these LimitRanges. The parameter `overhead` returns the overhead of a RuntimeClass by name.
 #[must_use]
 pub fn spec_as_run<'a>(
     spec: &PodSpec,
@@ -61,8 +61,8 @@ pub fn spec_as_run<'a>(
     effective_pod_spec(&with_own_limits(spec), overhead, limits)
 }
 
-/// Needs of pod sets in a namespace with these LimitRanges. `overhead` returns the overhead of a RuntimeClass by name, empty for a class without overhead. A
-/// missing RuntimeClass delays the Workload, because the API server refuses its pods, and the overhead is not known.
+/// Needs of pod sets in a namespace with these LimitRanges. The parameter `overhead` returns the overhead of a RuntimeClass by name, empty for a class without
+/// overhead. A missing RuntimeClass delays the Workload, because the API server refuses its pods, and the overhead is not known.
 #[must_use]
 pub fn workload_needs<'a>(
     pod_sets: &[PodSet],
@@ -105,8 +105,8 @@ fn lacks_class<'a>(set: &PodSet, overhead: &impl Fn(&str) -> Option<&'a Quantiti
         .then(|| format!("RuntimeClass {class:?} of pod set {} does not exist", set.effective_name()))
 }
 
-/// A copy of a pod set without fields that [`workload_needs`] does not read: images, commands, environments and volumes. The copy has equal needs, which can be
-/// computed again after a change of LimitRanges or RuntimeClasses.
+/// A copy of a pod set without fields that [`workload_needs`] does not read: images, commands, environments and volumes. The copy of the pod set is sufficient
+/// to compute its needs again after a change of LimitRanges or RuntimeClasses.
 #[must_use]
 pub fn reduced_pod_set(set: &PodSet) -> PodSet {
     let spec = set.template.spec.as_ref().map(|spec| PodSpec {

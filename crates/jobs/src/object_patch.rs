@@ -51,7 +51,7 @@ impl ObjectPatch {
         self.annotations([(name, value)])
     }
 
-    /// Sets annotations; null removes an annotation. Annotations of other names stay in the patch.
+    /// Sets annotations; null removes an annotation. Annotations that the patch sets already under other keys stay in the patch.
     #[must_use]
     pub fn annotations<K: Into<String>, V: Into<Value>>(self, values: impl IntoIterator<Item = (K, V)>) -> Self {
         self.entries("annotations", values)
@@ -121,14 +121,14 @@ impl ObjectPatch {
         self
     }
 
-    /// Sets several fields of the spec.
+    /// Adds changes of several spec fields to the patch.
     #[must_use]
     pub fn spec_fields(mut self, fields: Map<String, Value>) -> Self {
         self.spec.extend(fields);
         self
     }
 
-    /// Sets the change of the status.
+    /// Sets the change that the patch makes to the object's status.
     #[must_use]
     pub fn status(mut self, status: Value) -> Self {
         self.status = Some(status);

@@ -68,7 +68,7 @@ pub enum PlacementError {
     Annotation {
         /// Name of the flavor.
         flavor: String,
-        /// Fault of the flavor's annotation, with the faulty entry.
+        /// The fault of the flavor's annotation `berth.dev/forbidden-node-labels`, with the faulty entry.
         problem: ForbiddenError,
     },
     /// A flavor forbids node labels, which needs a node affinity, and jobs of this kind accept none.
@@ -117,7 +117,7 @@ pub struct AdmittedAs<'a> {
 
 impl Placement {
     /// The placement for an assignment: node labels, tolerations and forbidden labels of the flavors, labels with the names of Workload, pod set and queues,
-    /// and the updates of admission checks. `default_count` is used if the assignment has no count.
+    /// and the updates of admission checks. The parameter `default_count` is the number of pods of the placement if the assignment has no count.
     ///
     /// # Errors
     /// The pods cannot be placed as assigned; see [`PlacementError`].
@@ -218,8 +218,8 @@ fn strip_capacity(parts: &mut TemplateParts) {
     parts.tolerations.retain(is_own);
 }
 
-/// Parses the annotation `berth.dev/forbidden-node-labels`: entries `key` or `key=value`, separated by commas. Values of one key are merged, and a key without
-/// value forbids every value.
+/// Parses the annotation `berth.dev/forbidden-node-labels`: entries `key` or `key=value`, separated by commas. The forbidden values of one node label key are
+/// merged, and an entry without a value forbids every value of the key.
 ///
 /// # Errors
 /// The error names the entry that is not a label.

@@ -66,8 +66,8 @@ pub fn effective_pod_spec(spec: &PodSpec, overhead: Option<&Quantities>, limits:
     spec
 }
 
-/// The pod spec as the API server stores it before LimitRanges apply: a container without requests requests its own limits. Kueue applies LimitRanges first
-/// (`docs/departures/0013-own-limits-before-limit-ranges.md`).
+/// The pod spec as the API server stores it before LimitRanges apply: a container without requests requests its own limits. Kueue applies LimitRange defaults
+/// before it copies a container's own limits to missing requests (`docs/departures/0013-own-limits-before-limit-ranges.md`).
 pub(crate) fn with_own_limits(spec: &PodSpec) -> PodSpec {
     let mut spec = spec.clone();
     for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
@@ -106,7 +106,7 @@ fn fill(into: &mut Option<Quantities>, from: Option<&Quantities>) {
 }
 
 /// Exact requests of a pod: the maximum of the sum over its containers (with restartable init containers) and of each step of its initialisation. Pod-level
-/// requests replace these sums, and overhead is added.
+/// requests of a resource replace the sum over the pod's containers, and the pod's overhead is added.
 ///
 /// # Errors
 /// A request is not a quantity; see [`RequestError`].

@@ -18,7 +18,7 @@ fn bytes(value: &impl Serialize) -> usize {
 #[must_use]
 pub fn too_large(workload: &Workload) -> Option<String> {
     let bytes = bytes(workload);
-    // The size comes after the rule in the message, so that a stored job with a changed size counts as having the fault already.
+    // The error message has the Workload's size after the rule, so that the fault of a stored job counts as the same fault when the size changes.
     (bytes > MOST_BYTES)
         .then(|| format!("the Workload of a job may have {MOST_BYTES} bytes: this one would have {bytes}"))
 }

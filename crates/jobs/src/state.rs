@@ -96,8 +96,8 @@ pub struct JobState {
     /// `metadata.generation` of the job: 1 until its spec changes.
     pub generation: i64,
     annotations: Box<[(Box<str>, Box<str>)]>,
-    /// Digests of the job's pod sets, stored for jobs that need them often, because computing them reads all templates. The inner `None` means that the job
-    /// cannot be read.
+    /// Digests of the job's pod sets, stored for jobs that need them often, because computing them reads all templates. The inner `None` of the digests means
+    /// that the pod sets of the job cannot be read.
     asked: Option<Option<Arc<[PodSetDigest]>>>,
     packed: Option<Box<str>>,
     /// True if the packed JSON has only the fields that patches need.
@@ -288,7 +288,7 @@ mod tests {
     fn job_requests_are_read_once_per_generation() {
         let first = JobState::read::<BatchJob>(&job(1, "one", "q"), None);
         let digests = |state: &JobState| state.asked().expect("readable").into_owned();
-        // The spec of one generation cannot change, so the pod sets are not computed again.
+        // A job's spec cannot change without a new generation, so the digests of its pod sets are not computed again for an equal generation.
         let same = JobState::read::<BatchJob>(&job(1, "two", "q"), Some(&first));
         assert_eq!(digests(&same), digests(&first));
         let next = JobState::read::<BatchJob>(&job(2, "two", "q"), Some(&same));

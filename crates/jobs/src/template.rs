@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// The parts of a suspended job's template that the API server lets change, and the number of pods. Control keeps only these parts of a Workload's pod set, in
-/// order to restore the job.
+/// The parts of a suspended job's template that the API server lets change, and the number of pods. Control keeps only the `TemplateParts` of a Workload's pod
+/// sets in memory, in order to restore the job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TemplateParts {
     /// Labels of the template, without those of the Job controller.

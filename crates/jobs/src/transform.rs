@@ -38,8 +38,8 @@ impl Transformation {
     }
 }
 
-/// Requests after the transformation rules. Outputs of all rules are summed per resource, with zero as the smallest sum, and added to the kept request for the
-/// resource.
+/// Requests after the transformation rules. The outputs of all rules for one resource are summed up, with zero as the smallest sum, and added to the request
+/// for this resource that the rules keep.
 pub(crate) fn transform(requests: Exact, rules: &[Transformation]) -> Exact {
     let mut generated = Exact::new();
     let mut result = Exact::new();
@@ -67,7 +67,7 @@ pub(crate) fn transform(requests: Exact, rules: &[Transformation]) -> Exact {
 fn product(a: i128, b: i128) -> i128 {
     match a.checked_mul(b) {
         Some(value) => value / NANO + if value % NANO == 0 { 0 } else { value.signum() },
-        // Amounts beyond 1.7e20 exceed every amount that quota can count.
+        // A product that overflows 128 bits in nano units exceeds every amount that quota can count.
         None if (a < 0) == (b < 0) => i128::MAX,
         None => i128::MIN,
     }

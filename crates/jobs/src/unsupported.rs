@@ -1,5 +1,5 @@
-//! Fields that decide whether or where a job may run and that Berth does not support. Berth does not ignore such a field: the Workload is held, and a message
-//! names the field.
+//! Fields that decide whether or where a job may run and that Berth does not support. Berth does not ignore an unsupported field of a job: it does not admit
+//! the job's Workload, and a message names the field.
 
 use crate::metadata::annotation;
 use berth_api::{Workload, labels};

@@ -23,7 +23,8 @@
 
 use std::time::Duration;
 
-/// Number of a term, in which one process leads. Every claim of the Lease gives a higher number. The writer refuses a write that was decided in another term.
+/// Number of a term, in which one process leads. Every claim of the Lease begins a term with a higher number. The part of Berth that sends writes refuses a
+/// write that was decided in another term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term(pub u64);
 
@@ -160,7 +161,8 @@ impl Candidate {
     pub fn written(&mut self, record: Record, began: Duration) {
         let term = match &self.leading {
             Some(leading) => leading.term,
-            // Each claim increases the transitions, so no term number occurs twice. A new Lease begins with term 1.
+            // Each claim of the Lease increases its `leaseTransitions`, so no term number occurs twice. The first term of a newly created Lease has the number
+            // 1.
             None => Term(u64::try_from(record.transitions).unwrap_or(0).saturating_add(1)),
         };
         self.leading = Some(Leading { term, renewed: began });

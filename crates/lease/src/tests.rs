@@ -45,7 +45,7 @@ fn candidate_claims_a_lease_that_expired_by_its_own_clock() {
         assert_eq!(b.next(secs(at)), Action::Read, "{at}");
         b.observe(Some(record(Some("a"), 3, 11)), secs(at));
     }
-    // The last pause before the end of the lease is as short as the remaining time.
+    // The candidate's last pause before the Lease of the other candidate expires is only as long as the remaining time.
     assert_eq!(b.next(secs(116)), Action::Wait(secs(1)));
     assert_eq!(b.next(secs(117)), Action::Read);
     b.observe(Some(record(Some("a"), 3, 11)), secs(117));

@@ -33,7 +33,7 @@ const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/name
 /// # Errors
 /// A flag or the configuration file is invalid, or an address or the API server cannot be used; the error is one message for the user.
 pub fn run(flags: &ManagerFlags) -> anyhow::Result<()> {
-    // The default provider is set explicitly: if two crypto providers were linked, rustls could not choose one.
+    // The crypto provider of rustls is set explicitly, because rustls could not choose one if two were linked.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         eprintln!("a crypto provider was installed before the manager");
     }

@@ -142,7 +142,7 @@ impl Webhooks {
         let rest = asked.map_or(Duration::ZERO, |asked| self.delay.saturating_sub(asked.elapsed()));
         tokio::time::sleep(rest).await;
         self.stop.send_replace(true);
-        // The server's thread ends by itself, after its own grace time at the latest.
+        // The thread of the webhook server ends by itself after `stop`, at the latest when the server's grace time for running requests is over.
         while !self.thread.is_finished() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -253,7 +253,7 @@ impl Meter for Figures {
     }
 
     fn expires(&self, at: i64) {
-        // A float represents a number of seconds since 1970 exactly.
+        // The certificate's expiry may be converted to a float, which represents a number of seconds since 1970 exactly.
         self.0.hold("berth_webhook_certificate_expiry_timestamp_seconds", at as f64);
     }
 }
@@ -317,7 +317,8 @@ mod tests {
         let seen = serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap();
         hook(&Observation::Namespace(Change::Apply(seen)));
         assert!(missing().is_some(), "there may be more of them");
-        // The readiness does not wait for the list of LocalQueues, which may need the conversion that this replica will serve.
+        // The webhook server counts as ready before LocalQueues are listed, because their list may need the conversion webhook that this replica serves only
+        // when it is ready.
         hook(&Observation::Namespace(Change::Only(vec![(String::new(), "n".to_owned())])));
         assert_eq!(missing(), None);
         webhooks.stop(None).await;

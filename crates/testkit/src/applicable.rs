@@ -108,8 +108,8 @@ fn has_a_place(workload: &Value) -> bool {
     list(workload, "/status/admission/podSetAssignments").any(placed)
 }
 
-/// Whether the result of a case does not depend on topology assignments. Requests depend on topology assignments if a Workload has one and the gate
-/// `TopologyAwareScheduling` is on.
+/// Whether the result of a case does not depend on topology assignments. The result of a case of kind `requests` depends on topology assignments if a Workload
+/// has one and the gate `TopologyAwareScheduling` is on.
 fn passes_places_over(case: &Case, gates: &Gates) -> bool {
     let counts_places = || gates.on("TopologyAwareScheduling") && workloads(case).any(has_a_place);
     PLACELESS_KINDS.contains(&case.kind.as_str()) || (case.kind == "requests" && !counts_places())
@@ -160,8 +160,8 @@ fn names_nothing(value: &Value) -> bool {
     }
 }
 
-/// Whether the result of a case depends on resource claims, or the case keeps requests from before an update, which Kueue does for claims only. Claims count
-/// only if the gate `KueueDRAIntegration` is on. Cases of kind `requests` count allocated devices, but not by pod.
+/// Whether the result of a case depends on resource claims, or the case keeps requests from before an update, which Kueue does for claims only. A case depends
+/// on the resource claims of its Workloads only if the gate `KueueDRAIntegration` is on. Cases of kind `requests` count allocated devices, but not by pod.
 fn has_claims(case: &Case, gates: &Gates) -> bool {
     let claims = |set: &Value| list(set, "/template/spec/resourceClaims").next().is_some();
     let given = |key: &&str| case.input.get(key).is_some_and(|value| !names_nothing(value));

@@ -1,4 +1,5 @@
-//! The file format of a decision case. An unknown key is an error: the types here, or the types of the case's kind, name every key.
+//! The file format of a decision case. An unknown key of a case file is an error, because the types of `case.rs` and the types of the case's kind name every
+//! key.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -41,7 +42,7 @@ pub struct Case {
     /// The expected result of the decision.
     #[serde(default)]
     pub expect: Value,
-    /// True if Berth's rules apply where they depart from Kueue on purpose. The runner sets this field; case files do not have it.
+    /// True if Berth's rules apply where they depart from Kueue on purpose. The runner sets `as_shipped`, which case files do not have.
     #[serde(skip)]
     pub as_shipped: bool,
 }
@@ -170,7 +171,7 @@ where
     Ok(Some(Option::<T>::deserialize(deserializer)?.unwrap_or_default()))
 }
 
-/// Decodes a value of a case into a type that refuses unknown keys. Null counts as an empty map.
+/// Decodes a value of a case into a type that refuses unknown keys. A null in place of the value counts as an empty map.
 ///
 /// # Errors
 /// The value has an unknown key, or a value of a wrong type.

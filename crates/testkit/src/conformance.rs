@@ -20,7 +20,8 @@ pub struct Options {
     pub only: Option<String>,
     /// True if the report lists every case with its verdict.
     pub verbose: bool,
-    /// Paths of the cases that are known to fail. A failure of a case in this list does not fail the run. Without `only`, each path must exist.
+    /// Paths of the cases that are known to fail. A failure of a case in this list does not fail the run. Each path of the list must exist, unless the run is
+    /// restricted by `only`.
     pub known: BTreeSet<String>,
     /// True if Berth's rules apply where they depart from Kueue on purpose.
     pub as_shipped: bool,
@@ -109,7 +110,8 @@ fn relative(folder: &Path, path: &Path) -> String {
     named.display().to_string()
 }
 
-/// The family of a case: the folder below the given folder that has the case. A case directly in the given folder has the given folder's name as its family.
+/// The family of a case: the folder below the given folder that has the case. The family of a case directly in the given folder is the name of the given
+/// folder.
 fn family(folder: &Path, relative: &str) -> String {
     let own = || folder.canonicalize().ok()?.file_name().map(|name| name.to_string_lossy().into_owned());
     relative.split_once('/').map(|(family, _)| family.to_owned()).or_else(own).unwrap_or_default()
@@ -214,7 +216,7 @@ impl Found {
     }
 }
 
-/// The kind of a case and the verdict on it. A panic is a failure of this case alone.
+/// The kind of a case and the verdict on it. A panic while a case is judged is a failure of this case, and the run continues with the other cases.
 #[must_use]
 pub fn judge(text: &str) -> (String, Verdict) {
     judge_as(text, false)

@@ -66,7 +66,7 @@ pub struct Gates {
 
 impl Gates {
     /// Kueue's default values of the feature gates, changed by the values of a case. A case that turns a gate on also turns on the gates that this gate needs.
-    /// A gate that is on by default is off if a gate that it needs is off.
+    /// A feature gate that is on by default is off in a case if a gate that it needs is off.
     ///
     /// # Errors
     /// The case names a gate that Kueue does not have.

@@ -29,7 +29,7 @@ fn main() -> anyhow::Result<ExitCode> {
         }
     }
     let folder = folder.context("a folder is needed")?;
-    // A panic is reported as the difference of its case, so the panic hook prints nothing.
+    // A panic while a case is judged is reported as a difference of this case, so the panic hook prints nothing.
     std::panic::set_hook(Box::new(|_| {}));
     let report = run(&folder, &options, &mut std::io::stdout().lock()).context("running the cases")?;
     Ok(if report.surprises == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

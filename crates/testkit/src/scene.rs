@@ -198,7 +198,7 @@ impl Scene {
             let uid = text(owner, "/uid");
             let is_there = self.offline.objects().values().any(|object| text(object, "/metadata/uid") == uid);
             if let (Value::Object(owner), true) = (owner, uid.is_empty() || !is_there) {
-                // An owner that a case names but does not have gets the unknown kind, too.
+                // An owner of a Workload that the case names but has no object for gets the unknown kind `Owner`, too.
                 owner.insert("apiVersion".to_owned(), json!("example.com/v1"));
                 owner.insert("kind".to_owned(), json!("Owner"));
             }

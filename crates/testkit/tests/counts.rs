@@ -1,4 +1,5 @@
-//! Counts of verdicts on Kueue's cases: passed and failed cases by family, and cases that do not apply by reason. The test fails if a case is no longer judged.
+//! Counts of verdicts on Kueue's cases: passed and failed cases by family, and cases that do not apply by reason. The test of the counts fails if a case of
+//! Kueue that Berth judged before is no longer judged.
 //!
 //! `UPDATE=1` writes the counts into the file of expected counts.
 

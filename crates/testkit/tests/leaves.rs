@@ -1,8 +1,8 @@
 //! The runner compares all expectations of a case. A passing case fails after any scalar, list item or key of its expectations is changed, left out or doubled.
-//! [`EXEMPT`] lists the exceptions with reasons.
+//! The changes of expectations that the runner may overlook are in [`EXEMPT`], with reasons.
 //!
-//! In Berth's own cases, every place is tried. In Kueue's cases, each field of each kind is tried in a few places, spread over the cases; `BERTH_LEAVES` sets
-//! the number of places, and 0 means all.
+//! In Berth's own cases, the test changes the expectations at every place. In Kueue's cases, each field of each kind is tried in a few places, spread over the
+//! cases; `BERTH_LEAVES` sets the number of places, and 0 means all.
 
 use berth_testkit::case::{self, Case};
 use berth_testkit::conformance::{files, judge_case};
@@ -30,7 +30,7 @@ use Change::{Altered, Doubled, Removed};
 struct Exempt {
     /// Kind of the cases with this exemption; an empty kind means all kinds.
     kind: &'static str,
-    /// Path of the exempt field below `expect`: `*` stands for a name, `[]` for a list item.
+    /// Path of the exempt field below `expect`, in which `*` stands for a name and `[]` for a list item.
     field: &'static str,
     /// The exempt change; `None` means all changes.
     change: Option<Change>,
@@ -106,7 +106,7 @@ static EXEMPT: [Exempt; 55] = [
         "flavor-spanning-multiple-resource-groups.yaml",
         exempt("flavor-assignment", "attemptNoFitReasons/*", Altered, "a flavor that does not match is not tried"),
     ),
-    // Flavor-a fits, so the engine does not try flavor-b, which the case also names; the runner compares tried flavors only.
+    // In this case, flavor-a fits, so the engine does not try flavor-b, which the case also names, and the runner compares only flavors that were tried.
     Exempt {
         change: None,
         ..within(
@@ -439,7 +439,7 @@ fn kueue_case_with_any_changed_leaf_fails() {
     assert!(cases.len() >= 500, "only {} cases", cases.len());
     let tried = each_counts(&cases, most);
     assert!(tried >= 500, "only {tried} changes");
-    // Each exemption must be needed by a case.
+    // The test fails if an entry of [`EXEMPT`] is needed by no case.
     cases.extend(own());
     let (_, exempt) = places(&cases);
     let needed = |line: &usize| {

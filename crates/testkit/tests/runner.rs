@@ -95,7 +95,7 @@ fn known_differences_fail_their_case_and_not_the_run() {
     assert_eq!(last_line(&output), "conformance: 2 cases, 1 passed, 1 failed, 0 not applicable");
     assert!(text(&output).contains("FAILED as known own/b.yaml\n"), "{}", text(&output));
     assert_eq!(output.status.code(), Some(0));
-    // The cases of several `--known` files add up.
+    // The cases listed in several `--known` files are all known to fail.
     let none = folder("none", &[("list.txt", "# none\n")]).join("list.txt");
     let list = cases.parent().unwrap().join("listed/list.txt");
     let [at, list, none] = [&cases, &list, &none].map(|path| path.to_str().unwrap());
@@ -120,7 +120,7 @@ fn outdated_list_of_known_differences_fails_the_run() {
         let output = conformance(&[at, "--known", list]);
         assert!(text(&output).contains(reported), "{}", text(&output));
         assert_eq!(output.status.code(), Some(1), "{more}");
-        // A run of some cases does not report known cases that it leaves out.
+        // A run with `--only` does not report cases that are known to fail and that it leaves out.
         let output = conformance(&[at, "--known", list, "--only", "b.yaml"]);
         assert_eq!(output.status.code(), Some(0), "{more}: {}", text(&output));
     }

@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 const SUSPEND: &str = "/spec/suspend";
 const ANNOTATIONS: &str = "/metadata/annotations";
 
-/// Changes a job before it is stored. A new job gets its queue and priority class, and is suspended if Berth manages it. In an update, `spec.suspend`
-/// of a job that Berth starts and stops keeps its stored value, so a manifest that is applied again neither stops nor starts the job.
+/// Changes a job before it is stored. A new job gets the default queue and the default priority class if it names none, and is suspended if Berth manages it.
+/// In an update, `spec.suspend` of a job that Berth starts and stops keeps its stored value, so a manifest that is applied again neither stops nor starts the
+/// job.
 pub(crate) fn mutate(kind: JobType, request: &Request, around: &Around<'_>) -> Result<Answer, Unreadable> {
     let job = request.job(kind)?;
     if request.operation == "UPDATE" {

@@ -98,7 +98,7 @@ pub(crate) fn drop_min_counts(request: &Request, partial_admission: bool) -> Res
     ))
 }
 
-/// Validates an object alone, and in an update also the change. An error that the stored object already has is no reason to refuse the update.
+/// Validates an object alone, and in an update also the change. An error that the stored object has already is no reason to refuse its update.
 fn validate<T: DeserializeOwned>(
     request: &Request,
     alone: impl Fn(&T) -> Vec<FieldError>,

@@ -50,8 +50,8 @@ pub(crate) fn validate_pod(request: &Request, around: &Around<'_>) -> Reply {
     validate(request, managed, pods::validate_pod, update)
 }
 
-/// Refuses a change that removes the metadata by which a pod of a job is counted. The match conditions of the chart's webhook send only such changes
-/// to this review.
+/// Refuses a change that removes the metadata by which a pod of a job is counted. The match conditions of the chart's webhook send only changes of this
+/// metadata to `validate_pod_of_job`.
 pub(crate) fn validate_pod_of_job(request: &Request) -> Reply {
     let new: Pod = request.object()?;
     let old = request.old_object::<Pod>().filter(|_| !is_of_kubernetes(&request.user_info.username));

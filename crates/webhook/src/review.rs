@@ -139,16 +139,16 @@ impl Request {
         decode("object", self.object.as_deref())
     }
 
-    /// The stored object; `None` for a creation, and for a stored object that cannot be decoded any more. Without a decoded stored object, the new
+    /// The stored object; `None` for a creation, and for a stored object that cannot be decoded any more. If the stored object cannot be decoded, the new
     /// object is validated alone, so that a broken stored object can still be repaired.
     #[must_use]
     pub fn old_object<T: DeserializeOwned>(&self) -> Option<T> {
         lean::decode::<T>(self.old_object.as_deref()?.get()).ok().map(|object| *object)
     }
 
-    /// The stored object of a kind with a pod template, by which defaults are computed in an update; `None` for a creation. A stored object that
-    /// cannot be decoded any more is replaced by its metadata and that of its pod template, so that the update does not count as a creation. Metadata
-    /// that does not decode either counts as empty.
+    /// The stored object of a kind with a pod template, by which defaults are computed in an update; `None` for a creation. A stored object that cannot be
+    /// decoded any more is replaced by its metadata and that of its pod template, so that the update does not count as a creation. Metadata of the stored
+    /// object that cannot be decoded either counts as empty.
     #[must_use]
     pub fn stored<T: DeserializeOwned + Default>(&self) -> Option<T> {
         let raw = self.old_object.as_deref()?;

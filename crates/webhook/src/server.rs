@@ -27,8 +27,8 @@ const BODY: usize = 16 * 1024 * 1024;
 const SMALL: usize = 64 * 1024;
 /// Largest number of bytes in memory, over all small bodies and the beginnings of large ones.
 const BEGINNINGS: usize = 32 * 1024 * 1024;
-/// Largest number of bytes in memory, over all large bodies. A large body gets room for its announced size before more of it is read, so that two
-/// half-read bodies never block each other. The room for large bodies is separate, so that stalled large bodies do not delay small ones.
+/// Largest number of bytes in memory, over all large bodies. A large body gets room in memory for its announced size before more of the body is read, so that
+/// two half-read bodies never block each other. Large bodies have room in memory of their own, so that stalled large bodies do not delay small ones.
 const LARGE: usize = 32 * 1024 * 1024;
 /// Longest time in which a body may arrive, including the wait for room; a slower body is refused.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -60,7 +60,7 @@ struct Limits {
 /// begin a review.
 type Heard = watch::Sender<Option<Instant>>;
 
-/// Refusal of a request: HTTP status, the reason as the metric has it, and a text for the client.
+/// Refusal of a request, as HTTP status, the reason as the metric has it, and a text for the client.
 type Refusal = (StatusCode, &'static str, String);
 
 /// The state of the webhook server that the answers to reviews need: facts about the cluster, rights of authors, feature gates, and room for bodies.
@@ -148,7 +148,7 @@ impl Handler {
                 return Err(too_large());
             }
             if !is_large && size > SMALL {
-                // While a large body waits for room, its beginning keeps its own room, so that the number of waiting bodies is limited, too.
+                // While a large body waits for room in memory, its beginning keeps the room that it has, so that the number of waiting bodies is limited, too.
                 room = Some(room_in(&self.large, announced, until).await?);
                 is_large = true;
                 bytes.reserve_exact(announced.saturating_sub(bytes.len()));

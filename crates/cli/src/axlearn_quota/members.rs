@@ -1,14 +1,14 @@
 //! Members of projects: AxLearn has regular expressions of user ids, and RBAC needs names of users.
 
 /// The user ids that a regular expression matches, if these can be listed: the expression may have plain text, escaped characters and `|` between ids. A single
-/// `.` stands for the dot itself, so the list has fewer ids than the expression would match.
+/// `.` of the regular expression is read as a dot, so the list has fewer user ids than the expression would match.
 pub(crate) fn user_ids(pattern: &str) -> Option<Vec<String>> {
     let mut ids = Vec::new();
     let mut id = String::new();
     let mut chars = pattern.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
-            // Letters and digits after a backslash are character classes, anchors or references, which match more than one id.
+            // In a regular expression, a letter or digit after a backslash is a character class, an anchor or a reference, and not the text of a user id.
             '\\' => id.push(chars.next().filter(|escaped| !escaped.is_alphanumeric())?),
             '|' => ids.push(std::mem::take(&mut id)),
             '^' if id.is_empty() => {}

@@ -1,4 +1,4 @@
-//! AxLearn's quota file: TOML, schema version 1 (`axlearn/cloud/common/quota.py`).
+//! AxLearn's quota file in TOML, of schema version 1 as AxLearn's `axlearn/cloud/common/quota.py` defines it.
 
 use super::shares::Decimal;
 use std::collections::BTreeMap;
@@ -148,7 +148,7 @@ fn tiers(source: Source<'_>, item: &Item) -> Result<Vec<BTreeMap<String, Total>>
 fn total(source: Source<'_>, item: &Item, tier: usize, kind: &str) -> Result<(String, Total), String> {
     let amount = match item.as_value() {
         Some(Value::Integer(number)) => Some(i128::from(*number.value())),
-        // Floats below 2^53 without a fractional part are exact integers.
+        // A float below 2^53 without a fractional part is an exact integer, so an amount in the quota file may be written as such a float.
         Some(Value::Float(number)) if number.value().fract() == 0.0 && number.value().abs() <= 1e12 => {
             Some(*number.value() as i128)
         }

@@ -37,7 +37,7 @@ impl Decimal {
         if digits.is_empty() {
             return Ok(Self { digits: 0, places: 0 });
         }
-        // Number of digits after the decimal point, negative if the exponent adds zeros.
+        // Number of the fraction's digits after the decimal point; negative if the exponent appends zeros to its digits.
         let places = i64::try_from(fraction.len()).unwrap_or(i64::MAX).saturating_sub(exponent);
         let length = i64::try_from(digits.len()).unwrap_or(i64::MAX);
         if places > MOST_PLACES || length.saturating_sub(places) > MOST_BEFORE {
@@ -58,9 +58,10 @@ pub(crate) fn weights(fractions: &[Decimal]) -> Vec<i128> {
     fractions.iter().map(|fraction| fraction.digits * 10_i128.pow(places - fraction.places)).collect()
 }
 
-/// Divides the total of each tier among projects by their weights. The result has a list for each tier, with the part of each project. Each project's part of a
-/// tier is its exact share rounded down or up, and the parts of a tier add up to the tier's total. The remainder of rounding down goes, one unit at a time, to
-/// the project that is furthest below its share of all tiers so far; of equal projects the first one gets the unit. All parts are zero if all weights are zero.
+/// Divides the total of each tier among projects by their weights. The returned list has a list for each tier, with the part of each project. Each project's
+/// part of a tier is its exact share rounded down or up, and the parts of a tier add up to the tier's total. The remainder of rounding down goes, one unit at a
+/// time, to the project that is furthest below its share of all tiers so far; of equal projects the first one gets the unit. The parts of all projects are zero
+/// if all weights are zero.
 ///
 /// Totals up to 10^12, 64 tiers, 1000 projects and weights below 10^21 do not overflow.
 pub(crate) fn shares(totals: &[i128], weights: &[i128]) -> Vec<Vec<i128>> {

@@ -61,7 +61,7 @@ fn quotas(converted: &Converted, kind: &str, name: &str) -> Vec<String> {
     flavors.map(|flavor| format!("{} {}", at(&flavor, "/name"), at(&flavor, "/resources/0/nominalQuota"))).collect()
 }
 
-/// The queues.yaml of examples/import-axlearn equals the output for its quota file. `UPDATE=1` rewrites queues.yaml.
+/// The queues.yaml of examples/import-axlearn equals the output for its quota file. The environment variable `UPDATE=1` makes the test rewrite queues.yaml.
 #[test]
 fn axlearn_example_equals_the_output_for_its_quota_file() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/import-axlearn");
@@ -80,8 +80,8 @@ fn axlearn_example_equals_the_output_for_its_quota_file() {
 #[test]
 fn axlearn_fractions_become_quota_in_units_of_pod_requests() {
     let made = converted(QUOTA, "--reservation r").unwrap();
-    // 1024 and 16 cores of v4 are 512 and 8 chips. The exact shares are 307.2 and 204.8 chips, then 4.8 and 3.2. Rounding to 307 and 205 puts the first project
-    // behind its share.
+    // 1024 and 16 cores of v4 are 512 and 8 chips. The projects' exact shares are 307.2 and 204.8 chips of the first tier, and 4.8 and 3.2 chips of the second
+    // tier. Rounding the first tier to 307 and 205 chips puts the first project below its exact share, so it gets the odd chip of the second tier.
     assert_eq!(
         quotas(&made, "ClusterQueue", "team-a"),
         ["v4-reserved 307", "v5litepod-reserved 3", "v4-spot 5"],

@@ -83,7 +83,7 @@ impl Cloud {
         }
     }
 
-    /// The cloud that a word of a capacity table names.
+    /// The cloud of the word that a capacity table has in its field `cloud`.
     ///
     /// # Errors
     /// The error names the word and the allowed words.

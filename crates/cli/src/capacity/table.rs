@@ -1,4 +1,5 @@
-//! The file format of a capacity table: `config.berth.dev/v1alpha1`, kind `CapacityTable`. An unknown key is an error that names its line.
+//! The file format of a capacity table, whose `apiVersion` is `config.berth.dev/v1alpha1` and whose kind is `CapacityTable`. An unknown key of a capacity table
+//! is an error that names the key's line.
 
 use berth_configuration::document::{self, Header, Marked};
 use serde::de::value::MapAccessDeserializer;
@@ -35,8 +36,8 @@ pub(crate) struct Table {
     pub(crate) cluster_queues: Vec<Queue>,
 }
 
-/// A tier of the table. A field that a tier's row has replaces the field of the cloud's preset for this tier, and an absent field keeps the preset.
-/// `{reservation}` in a value stands for the name of the family's reservation.
+/// A tier of the table. A field that a tier's row has replaces the field of the cloud's preset for this tier, and an absent field keeps the preset. In the
+/// labels, taints and tolerations of a tier's row, `{reservation}` stands for the name of the family's reservation.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct TierRow {
@@ -117,7 +118,7 @@ pub(crate) struct Queue {
     /// The spec of the ClusterQueue without its resource groups, in Kueue's format.
     #[serde(default)]
     pub(crate) spec: Map<String, Value>,
-    /// Quotas of the ClusterQueue. The ClusterQueue does not get the flavor of a family and tier without an entry.
+    /// Quotas of the ClusterQueue. The ClusterQueue gets the flavor of a machine family and tier only if `quotas` has an entry for both.
     #[serde(default)]
     pub(crate) quotas: Quotas,
 }

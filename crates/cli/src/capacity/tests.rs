@@ -55,7 +55,7 @@ fn order(queue: &Value) -> Vec<&str> {
     flavors.iter().map(|flavor| at(flavor, "/name")).collect()
 }
 
-/// The queues.yaml of examples/capacity-table equals the output for its table. `UPDATE=1` rewrites queues.yaml.
+/// The queues.yaml of examples/capacity-table equals the output for its table. The environment variable `UPDATE=1` makes the test rewrite queues.yaml.
 #[test]
 fn capacity_table_example_equals_the_output_for_its_table() {
     let folder = examples("capacity-table");

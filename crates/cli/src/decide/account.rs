@@ -83,7 +83,8 @@ struct Holder {
     right: &'static str,
 }
 
-/// The account of a Workload. `names` has Workloads by uid, and `before` is the preemptor for which this Workload was evicted before the run.
+/// The account of a Workload. The parameter `names` has the names of Workloads by uid, and `before` is the preemptor for which this Workload was evicted before
+/// `berth decide` ran.
 pub(super) fn of(
     offline: &mut Offline,
     uid: &str,

@@ -28,11 +28,12 @@ struct Without<'a> {
     groups: BTreeMap<(String, String), Group<'a>>,
 }
 
-/// A line for each job without a decision. Jobs that another job of the manifests owns have no line, and the pods of a group share one line.
+/// A line for each job without a decision. A job that another job of the manifests owns gets no line in the output, and the pods of a pod group share one line.
 pub(super) fn lines(offline: &Offline, objects: &[Manifest], pods: &Pods, decisions: &[Decision]) -> Vec<String> {
     let jobs = decisions.iter().filter_map(|decision| decision.job_kind.zip(decision.job.as_deref()));
     let decided: BTreeSet<(&str, &str)> = jobs.collect();
-    // The Workload of a pod group is called like the group. A Workload of another job kind that has the pod group's name is not the Workload of the pod group.
+    // The Workload of a pod group has the name of the pod group. A Workload of another job kind that has the pod group's name is not the Workload of the pod
+    // group.
     let of_groups = [Kind::PodGroup.name(), Kind::StatefulSet.name()];
     let groups = decisions.iter().filter(|decision| decision.job_kind.is_some_and(|kind| of_groups.contains(&kind)));
     let groups: BTreeSet<&str> = groups.map(|decision| decision.workload.as_str()).collect();

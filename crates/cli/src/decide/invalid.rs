@@ -29,7 +29,8 @@ struct Others<'a> {
     parents: BTreeMap<&'a str, &'a str>,
 }
 
-/// Errors of invalid objects, one line each, with the object, the field, the value and the allowed values. Lines follow the order of the manifests.
+/// Errors of invalid objects, one line each, with the object, the field, the value and the allowed values. The lines about invalid objects are in the order of
+/// the manifests.
 pub(super) fn lines(offline: &Offline, manifests: &[Manifest]) -> Vec<String> {
     let others = Others::of(offline);
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
@@ -52,7 +53,8 @@ pub(super) fn lines(offline: &Offline, manifests: &[Manifest]) -> Vec<String> {
     lines
 }
 
-/// The assumption about parents of Cohorts that no manifest describes: Kueue and Berth treat such a parent as a Cohort without quota of its own.
+/// The assumption about parents of Cohorts that no manifest describes: Kueue and Berth treat a parent Cohort that does not exist as a Cohort without quota of
+/// its own.
 pub(super) fn assumed_cohorts(offline: &Offline) -> Vec<String> {
     let others = Others::of(offline);
     let absent: BTreeSet<&str> =

@@ -139,7 +139,8 @@ pub(super) fn shown(kind: &str, namespace: &str, name: &str) -> String {
 /// Separates objects that matter to decisions, with `managed` as the managed job kinds, from other objects.
 ///
 /// # Errors
-/// The error lists all objects that cannot be decoded. Decisions without the undecodable objects would be about another cluster.
+/// The error lists all objects that cannot be decoded. `berth decide` does not decide without the objects that cannot be decoded, because its decisions would
+/// be about another cluster.
 pub(super) fn sorted(manifests: &[Manifest], managed: &BTreeSet<Kind>) -> anyhow::Result<Sorted> {
     let mut sorted = Sorted::default();
     let mut faults = Vec::new();
@@ -187,7 +188,7 @@ fn integration(object: &Value) -> Option<&'static str> {
 }
 
 impl Manifest {
-    /// Text about a fault of the manifest, with file and line. The given fault begins with the path of the field, if there is one.
+    /// Text about a fault of the manifest, with file and line. The text `fault` begins with the path of the wrong field, if the fault is about a field.
     pub(crate) fn fault(&self, fault: &str) -> String {
         let path = fault.split(": ").next().filter(|path| !path.contains(' ')).unwrap_or_default();
         self.fault_at(path, fault)

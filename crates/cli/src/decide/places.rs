@@ -18,7 +18,7 @@ impl Source {
     }
 
     fn documents(&self) -> &[Spanned<Node>] {
-        // A text that fails to parse here gives no line numbers.
+        // If the text of a manifest file does not parse, no line numbers are known for its objects.
         self.documents.get_or_init(|| serde_saphyr::from_multiple(&self.content).unwrap_or_default())
     }
 }
@@ -32,7 +32,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// File and line of a field as `file:line`. A field that the text lacks has the line of its enclosing field.
+    /// File and line of a field as `file:line`. A field that the manifest lacks has the line of the innermost enclosing field that the manifest has.
     pub(super) fn of(&self, path: &str) -> String {
         let file = &self.source.file;
         self.line(path).map_or_else(|| file.clone(), |line| format!("{file}:{line}"))
@@ -106,7 +106,7 @@ kind: Job
             (0, Some(1), "spec.resourceGroups[0].flavors[1].name", 16),
             (0, Some(1), "metadata.labels[example.com/a]", 10),
             (0, Some(0), "metadata.name", 5),
-            // A missing field has the line of its enclosing field.
+            // A field that the manifest lacks has the line of the innermost enclosing field that the manifest has.
             (0, Some(1), "spec.resourceGroups[0].flavors[7].name", 15),
             (0, Some(1), "", 6),
             (1, None, "kind", 18),

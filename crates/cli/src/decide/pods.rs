@@ -16,7 +16,7 @@ pub(super) struct Pods {
     pub(super) invalid: Vec<String>,
     /// Messages about Deployments that get fewer pods than their replicas.
     pub(super) assumed: Vec<String>,
-    /// Owners of pods by pod: Deployments, and StatefulSets that are no pod groups.
+    /// The Deployment of each pod, or its StatefulSet if the StatefulSet's pods are no pod group.
     parents: BTreeMap<ObjectKey, ObjectKey>,
     /// The first pod of each Deployment and StatefulSet.
     firsts: BTreeMap<ObjectKey, ObjectKey>,
@@ -37,7 +37,7 @@ impl Pods {
         let mut all = Self::default();
         let mut faults = Vec::new();
         let places = objects.iter().enumerate();
-        // Only the last manifest of a duplicate object counts.
+        // If several manifests describe one object, only the last of them counts.
         let last: BTreeMap<String, usize> = places.clone().map(|(at, given)| (named(&given.object), at)).collect();
         for wanted in KINDS {
             for (at, manifest) in places.clone() {

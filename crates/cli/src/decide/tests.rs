@@ -47,7 +47,8 @@ pub(super) fn lines(output: &str, word: &str) -> Vec<String> {
     output.lines().filter_map(|line| line.strip_prefix(&begin)).map(placeless).collect()
 }
 
-/// Each folder of tests/decide has manifests, an optional configuration, and the expected answers as text and YAML. `UPDATE=1` rewrites the answers.
+/// Each folder of tests/decide has manifests, an optional configuration, and the expected answers as text and YAML. The environment variable `UPDATE=1` makes
+/// the test rewrite the expected answers.
 #[test]
 fn decide_answers_equal_the_golden_files_in_both_formats() {
     let mut count = 0;
@@ -96,7 +97,7 @@ fn example_manifests_have_no_unknown_or_ignored_objects() {
         let output = answer(&objects, &config, Accelerators::default(), latest(&objects), Output::Text).unwrap();
         for word in ["invalid", "unknown", "ignored"] {
             let mut passed_over = lines(&output, word);
-            // RoleBindings and admission policies are objects that only the API server reads.
+            // Berth may report RoleBindings and admission policies of its examples as ignored, because only the API server reads them.
             passed_over.retain(|line| {
                 !["RoleBinding ", "ValidatingAdmissionPolicy"].iter().any(|kind| line.starts_with(kind))
             });

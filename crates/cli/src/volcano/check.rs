@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// Largest number of resources of a resource group, from the schema.
 const MOST_RESOURCES: usize = 64;
-/// Fields with the name of a cluster-scoped object.
+/// Fields of the checked objects that have the name of a cluster-scoped object.
 const NAMES: [&str; 3] = ["/spec/cohortName", "/spec/parentName", "/spec/clusterQueue"];
 
 /// Checks an object as a server with Berth would check it.
@@ -37,7 +37,7 @@ pub(super) fn check(object: &Value) -> Result<(), String> {
     let own = text(object, "/metadata/name");
     name("/metadata/name", &own, subdomain(&own));
     if kind == "LocalQueue" {
-        // Jobs name the LocalQueue in a label.
+        // The name of a LocalQueue must be a label value, because jobs name their LocalQueue in a label.
         name("/metadata/name", &own, label_value(&own));
     }
     for path in NAMES {

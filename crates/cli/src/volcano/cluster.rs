@@ -21,7 +21,7 @@ const RESOURCES: [(&str, &str, bool); 8] = [
 /// Words of kubectl about a resource that the API server does not have.
 const NO_RESOURCE: &str = "the server doesn't have a resource type";
 
-/// Result of a run of kubectl.
+/// Output and success of a run of kubectl.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) success: bool,
@@ -40,7 +40,7 @@ pub(super) fn kubectl(arguments: &[String]) -> anyhow::Result<Answer> {
     Ok(Answer { success: output.status.success(), stdout: output.stdout, stderr })
 }
 
-/// The objects of a cluster that the import reads. `kubectl` runs the program.
+/// The objects of a cluster that the import reads. The parameter `kubectl` is the function that runs kubectl with arguments.
 ///
 /// # Errors
 /// The error has kubectl's message.

@@ -14,7 +14,7 @@ const SCHEDULING: &str = "scheduling.volcano.sh";
 /// End of the API groups of Volcano.
 const VOLCANO: &str = "volcano.sh";
 
-/// Documents by their meaning. Documents that have no meaning for the import are reported.
+/// Documents of the import, sorted by their kinds. A document of a kind that the import does not read is named in the report.
 #[derive(Debug, Default)]
 pub(super) struct Documents<'m> {
     pub(super) queues: Vec<&'m Manifest>,
@@ -110,7 +110,7 @@ fn foreign(manifest: &Manifest, group: &str, report: &mut Report) {
     }
 }
 
-/// Documents by a key. Two documents with one key and different contents are a fault.
+/// Documents by a key. Two documents that have one key and different contents are reported as a fault.
 pub(super) fn by_name<'m, K: Ord>(
     manifests: &[&'m Manifest],
     key: impl Fn(&Manifest) -> K,

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 /// Number of digits up to which a number of YAML with a fraction or an exponent is exact.
 const EXACT_DIGITS: usize = 15;
-/// The allowed form of an amount.
+/// The allowed form of an amount, for error messages.
 const AMOUNT: &str = "an amount of 0 or more is needed, such as 500m, 8 or 64Gi";
 
 /// An amount of a resource.
@@ -73,10 +73,10 @@ pub(super) struct Figures {
     pub(super) guarantee: Option<Figure>,
 }
 
-/// The quota of a queue for one resource: `guarantee` is at most `nominal`, and `nominal` is at most `capability`.
+/// The quota of a Queue for one resource, in which `guarantee` is at most `nominal`, and `nominal` is at most `capability`.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
-    /// The amount that the queue owns.
+    /// The nominal quota that the Queue's ClusterQueue or Cohort gets, with that of the Queues below it.
     pub(super) nominal: Figure,
     /// The amount that the queue may use at most; no limit if absent.
     pub(super) capability: Option<Figure>,
@@ -92,7 +92,8 @@ impl Figures {
         self.deserved.is_none() && self.capability.is_some()
     }
 
-    /// The quota: `deserved`, else `capability`, else `guarantee`, within the bounds that Volcano's plugin `capacity` sets to `deserved`.
+    /// The quota of a Queue for one resource, whose `nominal` is `deserved`, else `capability`, else `guarantee`, within the bounds that Volcano's plugin
+    /// `capacity` sets to `deserved`.
     pub(super) fn share(&self) -> Share {
         let above = "is above the capability, which Volcano never exceeds; the capability counts";
         let below = "is below the guarantee, to which Volcano raises it; the guarantee counts";

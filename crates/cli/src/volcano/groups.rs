@@ -49,7 +49,7 @@ pub(super) struct Group<'m> {
 }
 
 impl<'m> Group<'m> {
-    /// Reads a PodGroup. Fields without a counterpart are reported if the PodGroup is a user's own.
+    /// Reads a PodGroup. Fields of a PodGroup without a counterpart in Kueue are reported if a user wrote the PodGroup.
     pub(super) fn read(
         manifest: &'m Manifest,
         (namespace, name): &Key,
@@ -71,7 +71,8 @@ impl<'m> Group<'m> {
         Self { manifest, queue, minimum: minimum(manifest, report), class, origin, pods: BTreeSet::new() }
     }
 
-    /// Whether the pods of the group start together. A single pod starts as soon as it has quota, with or without a group.
+    /// Whether the pods of the group start together. A PodGroup whose `minMember` is at most 1 is no gang, because each of its pods may start as soon as it has
+    /// quota.
     pub(super) fn is_gang(&self) -> bool {
         self.minimum > 1
     }

@@ -39,7 +39,7 @@ pub(super) fn output_key(object: &Value) -> OutputKey {
     (rank, text(object, "/metadata/namespace"), text(object, "/metadata/name"))
 }
 
-/// The object as its author would write it: without the status and without the metadata of a server.
+/// The object as its author would write it, without its status and without the metadata that only an API server writes.
 pub(super) fn authored(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
@@ -59,14 +59,15 @@ pub(super) fn authored(object: &Value) -> Value {
     object
 }
 
-/// The object as its author would write it, in a namespace.
+/// The object as its author would write it, with `namespace` as its namespace.
 pub(super) fn placed(object: &Value, namespace: &str) -> Value {
     let mut object = authored(object);
     put(&mut object, &["metadata"], "namespace", namespace);
     object
 }
 
-/// Writes a text into a map of the object; missing maps on the way are made. Returns false if a field on the way is no map.
+/// Writes a text into the map at the path `way` of an object; maps that the path needs and the object lacks are made. Returns false if a field on the path
+/// `way` is no map, so that the text is not written.
 pub(super) fn put(object: &mut Value, way: &[&str], key: &str, value: &str) -> bool {
     let mut at = object;
     for step in way {

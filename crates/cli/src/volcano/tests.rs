@@ -57,7 +57,8 @@ fn queue(spec: &str) -> String {
     QUEUE.replace("{deserved: {cpu: 8}}", spec)
 }
 
-/// Each folder of tests/volcano has documents of Volcano, the manifests made of them, and the report. `UPDATE=1` rewrites manifests and reports.
+/// Each folder of tests/volcano has documents of Volcano, the manifests made of them, and the report. The environment variable `UPDATE=1` makes the test
+/// rewrite the manifests and reports.
 #[test]
 fn volcano_documents_equal_golden_manifests_and_report() {
     for case in cases() {

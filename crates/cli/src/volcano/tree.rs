@@ -1,8 +1,8 @@
 //! The tree of Volcano's queues as Cohorts and ClusterQueues.
 //!
 //! In Volcano, the amounts of a Queue include the amounts of its child Queues. In Kueue, the quota of a Cohort adds to the quotas of its children, so the
-//! import gives a Cohort the Queue's amounts without those of its child Queues. A queue with children becomes a Cohort, a queue that jobs name becomes a
-//! ClusterQueue, and a queue may be both.
+//! import gives a Cohort the Queue's amounts without those of its child Queues. A Queue with child Queues becomes a Cohort, a Queue that jobs name becomes a
+//! ClusterQueue, and one Queue may become both.
 
 use super::figures::{Figure, Figures, Share, resource_quota};
 use super::objects::Made;
@@ -56,7 +56,7 @@ impl<'m> Tree<'m> {
                 }
             }
         }
-        // The amounts of children are summed up before their parent is translated.
+        // Queues are translated before their parent Queue, which needs the sums over its child Queues.
         order.sort_by_key(|(depth, name, _)| (*depth, *name));
         let mut totals = Totals::new();
         let mut made = Vec::new();
@@ -121,7 +121,7 @@ impl<'m> Tree<'m> {
         }
     }
 
-    /// Quotas of a ClusterQueue that owns the amounts of its Queue.
+    /// Quotas of a ClusterQueue whose nominal quota is made of the amounts of its Queue.
     fn owned(&self, queue: &Queue<'_>, totals: &mut Totals, report: &mut Report) -> Vec<Value> {
         let mut quotas = Vec::new();
         let (mut unlimited, mut by_capability) = (Vec::new(), Vec::new());

@@ -14,14 +14,14 @@ const DEFAULT_LOCAL_QUEUE: &str = "volcano-default";
 /// Annotation of a namespace or pod with the name of its Queue.
 pub(super) const QUEUE_ANNOTATION: &str = "scheduling.volcano.sh/queue-name";
 
-/// Uses of queues by namespace.
+/// The uses of Volcano's Queues in namespaces.
 #[derive(Debug)]
 pub(super) struct Uses<'m> {
-    /// Namespace of objects that name none.
+    /// Namespace of the objects whose documents name no namespace.
     namespace: &'m str,
-    /// Queues of namespaces whose annotation names one.
+    /// By namespace, the Queue that the namespace's annotation names.
     annotated: BTreeMap<String, String>,
-    /// The first document that uses a queue in a namespace.
+    /// By namespace and Queue, the first document that uses the Queue in the namespace.
     uses: BTreeMap<(String, String), &'m Manifest>,
 }
 

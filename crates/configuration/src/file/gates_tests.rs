@@ -1,6 +1,6 @@
 //! Tests of every feature gate in a configuration file. The value of a feature gate that Berth supports changes this gate in the settings, and no other
 //! setting. Switching off a feature gate that is always on causes a warning that it cannot be switched off; changing any other gate without an effect in Berth
-//! causes a warning that it has none. A value that a gate cannot have is refused, and the error names the gate.
+//! causes a warning that it has none. A value that a feature gate cannot have is refused, and the error names the gate.
 
 use super::*;
 use crate::gates::{ACTED_ON, ALWAYS_ON, GATES, Gate, IN_REVIEWS};

@@ -1,4 +1,4 @@
-//! Tests of the configuration files that Kueue 0.19 ships: Berth starts with them, and warns only about settings that have no effect.
+//! Tests that Berth starts with the configuration files that Kueue 0.19 ships, and warns only about their settings that have no effect.
 
 use super::*;
 use crate::Addresses;
@@ -161,7 +161,7 @@ fn configuration_shipped_with_kueue_equals_berth_defaults() {
         // Each field of Kueue's configuration file besides the frameworks has Berth's default value.
         let mut plain = started("");
         plain.settings.job_kinds = loaded.settings.job_kinds.clone();
-        // Pods are among the managed kinds, so the Lease has the time since which they are queued.
+        // Both configuration files of Kueue manage Pods, so Berth's Lease has the time since which Berth queues pods.
         plain.election.as_mut().expect("on by default").counts_pods = true;
         plain.warnings = loaded.warnings.clone();
         assert_eq!(loaded, plain);

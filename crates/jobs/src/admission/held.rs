@@ -1,7 +1,8 @@
 //! Fields of a job that no client may change while the job may hold quota.
 //!
-//! The stored job alone shows whether the job may hold quota: a job that Berth started has the marks of its start until Berth restores the job. A reservation
-//! that is not used yet leaves no mark on the job. A change before the start is allowed, and control then releases the quota.
+//! The stored job alone shows whether the job may hold quota: a job that Berth started has the marks of its start until Berth restores the job. A quota
+//! reservation under which the job has not been started yet leaves no mark on the job. A change of these fields before the start of the job is allowed, and
+//! control then releases the job's quota.
 
 use super::facts::{Facts, KeptSuspend};
 use super::paths::{prebuilt_path, queue_path};
@@ -35,7 +36,7 @@ pub(crate) fn held_rules<K: JobKind>(old: &K::Object, new: &K::Object, leaving: 
         errors.push(FieldError::new(queue_path(with(is)), is.unwrap_or_default(), UNTIL_STOPPED));
     }
     let prebuilt = prebuilt_workload_name(after);
-    // A running elastic job may get another Workload, as in Kueue.
+    // A running elastic job may name another prebuilt Workload, as in Kueue.
     if asked && prebuilt_workload_name(before) != prebuilt && (leaving || !is_elastic(before)) {
         errors.push(FieldError::new(prebuilt_path(with(prebuilt)), prebuilt.unwrap_or_default(), UNTIL_STOPPED));
     }

@@ -41,7 +41,7 @@ pub fn counted_labels() -> Vec<&'static str> {
 }
 
 /// Faults of a change of a started job's pod by a client other than Kubernetes' controllers: until the pod has ended, the fields by which it is counted must
-/// stay. A pod that its Job no longer knows would run beside its replacement.
+/// stay. If a change hid a running pod from its Job, the Job would create a replacement, and both pods would run.
 #[must_use]
 pub fn validate_pod_of_job(old: &Pod, new: &Pod) -> Vec<FieldError> {
     let (before, after) = (&old.metadata, &new.metadata);

@@ -1,8 +1,8 @@
 //! Deployments and StatefulSets, which are admitted through their pods.
 //!
 //! Pods of a Deployment are admitted one by one, so that an autoscaler may add and remove replicas, and the pod template has the queue. Pods of a StatefulSet
-//! are one pod group of the set's size. Each pod gets the settings of the set at its creation instead of from the template, so that a set that another operator
-//! created gets no new revision.
+//! are one pod group of the set's size. Each pod of a StatefulSet gets its queue and priority class at its creation instead of from the pod template, so that a
+//! StatefulSet that another operator created gets no new revision.
 
 use super::governing::is_left_to_controller;
 use super::names::{DEPLOYMENT_FRAMEWORK, STATEFUL_SET_FRAMEWORK};
@@ -216,7 +216,7 @@ pub fn validate_stateful_set_update(old: &StatefulSet, new: &StatefulSet) -> Vec
     errors
 }
 
-/// Faults of metadata fields of a Deployment or StatefulSet. The maximum execution time is not checked, as in Kueue.
+/// Faults of metadata fields of a Deployment or StatefulSet. The maximum execution time of a Deployment or StatefulSet is not checked, as in Kueue.
 fn parent_rules(metadata: &ObjectMeta, kind: &str) -> Vec<FieldError> {
     let mut errors = metadata_rules(metadata, queue_name(metadata));
     errors.extend(elastic_rule(metadata, kind));
@@ -239,8 +239,8 @@ fn reshaped(old: &StatefulSet, new: &StatefulSet) -> Vec<FieldError> {
     differs.map(refuse).collect()
 }
 
-/// Fields of a pod template that decide about the admission of its pods. Limits count as requests if the template has none, and restartable init containers
-/// need quota beside the containers.
+/// Fields of a pod template that decide about the admission of its pods. Limits are among these fields of the pod template, because they count as requests if
+/// there are none, and so are restartable init containers, because they need quota beside the containers.
 fn shape_of_pods(template: &PodSpec) -> Value {
     let spec = effective_pod_spec(template, None, &LimitSummary::default());
     let mut shape = shape(&spec);

@@ -82,8 +82,8 @@ impl PodState {
         patch.finalizers(self.others.iter().map(|name| &**name).chain(iter::once(labels::MANAGED)))
     }
 
-    /// Patch for a running pod without a review that was admitted: the pod gets the labels and annotations of a start. The node of a running pod cannot change
-    /// any more.
+    /// Patch for a running pod without a review that was admitted: the pod gets the labels and annotations of a start. The patch changes no node selector,
+    /// because the node of a running pod cannot change any more.
     #[must_use]
     pub fn admitted_patch(&self, placements: &[Placement]) -> Option<ObjectPatch> {
         let placement = placements.iter().find(|placement| placement.pod_set == self.role())?;

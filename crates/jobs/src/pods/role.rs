@@ -13,8 +13,8 @@ use std::fmt::Write as _;
 /// Number of hex digits of a role's name.
 const DIGITS: usize = 8;
 
-/// Name of a pod's role: the pods of a group whose fields for admission are equal are in one pod set. Labels, images, commands and limits do not count, because
-/// the API server has copied limits to missing requests.
+/// Name of a pod's role: the pods of a group whose fields for admission are equal are in one pod set. The name of a role does not depend on labels, images and
+/// commands, nor on limits, which the API server has copied to missing requests.
 ///
 /// The name of a role does not depend on the requests of restartable init containers, so the start of a pod has to check the pod's own requests.
 #[must_use]
@@ -54,7 +54,7 @@ pub(crate) fn shape_with(spec: &PodSpec, amounts: fn(Option<&Quantities>) -> Val
         "overhead": amounts(spec.overhead.as_ref()),
         "resourceClaims": spec.resource_claims,
     });
-    // Kueue includes pod-level resources only if there are any, because older hashes did not have them.
+    // Kueue includes pod-level resources in the hash of a role only if the pod has them, so that the hashes of other pods are those of older versions.
     if let (Some(resources), Value::Object(fields)) = (&spec.resources, &mut shape) {
         fields.insert("resources".to_owned(), amounts(resources.requests.as_ref()));
     }

@@ -111,7 +111,7 @@ pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefa
 }
 
 /// Whether a pod without the label of managed pods may be a pod that a review would have gated: the pod or its StatefulSet names a queue, and the pod is not
-/// admitted with its controller. A mirror pod is excluded, because its deletion would stop nothing.
+/// admitted with its controller. A mirror pod does not count as a pod that was let in, because its deletion would not stop the static pod that it shows.
 #[must_use]
 pub fn may_be_let_in(pod: &Pod) -> bool {
     let metadata = &pod.metadata;
@@ -120,7 +120,7 @@ pub fn may_be_let_in(pod: &Pod) -> bool {
 }
 
 /// Fault of a new pod whose controller is admitted together with its pods, if another client than the Job controller creates the pod: such a pod would run with
-/// quota that a job holds for other pods, or without quota. Pods that would not be managed without a controller are not checked.
+/// quota that a job holds for other pods, or without quota. A pod that Berth would not manage if it had no controller is not checked.
 #[must_use]
 pub fn forged_controller(pod: &Pod, facts: Facts) -> Option<FieldError> {
     let metadata = &pod.metadata;
@@ -217,7 +217,7 @@ fn group_rules(metadata: &ObjectMeta) -> Vec<FieldError> {
     errors
 }
 
-/// Faults of a change of a pod. A fault that the pod had before does not count.
+/// Faults of a change of a pod. A fault that the pod had before the change is no fault of the change.
 #[must_use]
 pub fn validate_pod_update(old: &Pod, new: &Pod, default_queue: bool) -> Vec<FieldError> {
     let (before, after) = (&old.metadata, &new.metadata);
@@ -254,7 +254,7 @@ pub fn validate_leaving_pod(old: &Pod, new: &Pod) -> Vec<FieldError> {
     }
     let prebuilt = prebuilt_workload_name(&new.metadata);
     if !is_gated(old) && prebuilt_workload_name(&old.metadata) != prebuilt {
-        // The error about a removed value has the value's path in the old pod.
+        // The error about a removed pod group or prebuilt Workload has the path of the removed name in the pod before the change.
         let path = prebuilt_path(if prebuilt.is_some() { &new.metadata } else { &old.metadata });
         errors.push(FieldError::new(path, prebuilt.unwrap_or_default(), UNTIL_ENDED));
     }
@@ -271,7 +271,7 @@ fn identity_change_rules(old: &Pod, new: &Pod) -> Vec<FieldError> {
     let runs = is_managed(before) && !is_gated(old) && !has_ended(old);
     let (was, is) = (group_name(before), group_name(after));
     if was != is && (was.is_some() || runs) {
-        // The error about a removed value has the value's path in the old pod.
+        // The error about a removed pod group or prebuilt Workload has the path of the removed name in the pod before the change.
         let (path, value) = match is {
             Some(group) => (group_path(after), group),
             None => (group_path(before), ""),
@@ -298,7 +298,8 @@ fn identity_change_rules(old: &Pod, new: &Pod) -> Vec<FieldError> {
     errors
 }
 
-/// Fault of the removal of the mark of managed pods: Berth would no longer observe the pod, so its quota would stay charged and its finalizer would remain.
+/// Fault of the removal of the mark of managed pods: Without the label of managed pods, Berth would no longer observe the pod, so its quota would stay charged
+/// and its finalizer would remain.
 fn mark_rule(old: &Pod, new: &Pod) -> Option<FieldError> {
     let is_held = new.metadata.finalizers.iter().flatten().any(|name| name == labels::MANAGED);
     let lost = is_managed(&old.metadata) && !is_managed(&new.metadata);

@@ -197,8 +197,8 @@ impl PodState {
         Self { packed: packed.map(Into::into).or(state.packed), ..state }
     }
 
-    /// Whether the pod was let in: the pod runs, and no review has checked it, because Berth did not answer at its creation. A pod with a reason for its
-    /// deletion does not count.
+    /// Whether the pod was let in: the pod runs, and no review has checked it, because Berth did not answer at its creation. A pod that is being deleted, or
+    /// has a condition with the reason for its deletion, does not count as let in.
     #[must_use]
     pub fn is_let_in(&self) -> bool {
         !self.reviewed && self.runs() && !self.placing && !self.deleting() && !self.condemned
@@ -252,7 +252,7 @@ impl PodState {
     }
 
     /// Owner reference from the group's Workload to the controller that creates the pod again after its deletion; `None` without such a controller. If the
-    /// controller is itself a pod of the group, it owns the Workload as a member.
+    /// controller of a pod is itself a pod of the group, it owns the group's Workload as a member of the group.
     #[must_use]
     pub fn maker_reference(&self) -> Option<OwnerReference> {
         let (api_version, kind) = &**self.group.as_ref()?.maker.as_ref()?;

@@ -1,5 +1,5 @@
-//! Construction of a role's pod from the role's template: resources, accelerator type, topology affinity and shared memory. A field that the template sets must
-//! not have another value.
+//! Construction of a role's pod from the role's template: resources, accelerator type, topology affinity and shared memory. A field that the role's template
+//! and the TrainingJob's own fields both set must have equal values.
 
 use berth_api::berth::{ReplicaResources, TrainingJob};
 use berth_api::labels;

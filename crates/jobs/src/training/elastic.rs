@@ -1,6 +1,6 @@
-//! The number of workers of an elastic TrainingJob, and its changes while the job runs. The Job of the workers is an Indexed Job. A change of the number of
-//! workers adds or removes the highest completion indexes, so worker 0, to which the other workers connect, stays. If pods learn the number of workers only at
-//! their start, all Jobs of the run are created again with the new number.
+//! The number of workers of an elastic TrainingJob, and its changes while the job runs. The Job that runs the workers of a TrainingJob is an Indexed Job. A
+//! change of the number of workers adds or removes the highest completion indexes, so worker 0, to which the other workers connect, stays. If pods learn the
+//! number of workers only at their start, all Jobs of the run are created again with the new number.
 
 use berth_api::berth::{TrainingJob, duration_seconds};
 use berth_api::json::to_text;

@@ -41,7 +41,7 @@ pub struct TrainingFacts {
     pub saves: bool,
 }
 
-/// Reads the settings of a TrainingJob. A setting that cannot be read counts as absent, and the validation reports it.
+/// Reads the settings of a TrainingJob. A setting of a TrainingJob that cannot be read counts as absent, and the validation of the TrainingJob reports it.
 #[must_use]
 pub fn training_facts(job: &TrainingJob) -> TrainingFacts {
     let scheduling = &job.spec.scheduling_config;

@@ -128,7 +128,7 @@ fn name(job: &TrainingJob) -> Option<FieldError> {
     if name.len() > MAX_TRAINING_JOB_NAME {
         return bad(format!("must be no more than {MAX_TRAINING_JOB_NAME} characters, so that host names of pods fit"));
     }
-    // An object with `generateName` has no name yet.
+    // The name of a TrainingJob may be empty here, because an object with `generateName` has no name yet when it is reviewed.
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let begins = name.bytes().next().is_none_or(|first| first.is_ascii_lowercase());
     if !begins || name.ends_with('-') || !name.bytes().all(plain) {

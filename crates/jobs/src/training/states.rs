@@ -46,7 +46,8 @@ fn own_finish(job: &Job) -> Option<Finish> {
     if by_deletion { None } else { finish_of(job) }
 }
 
-/// Time at which the end of a Job was decided. The Job reports its end after all its pods are gone, which may be much later.
+/// Time at which the end of a Job was decided. A Job reports `Complete` or `Failed` only after all its pods are gone, which may be much later than the
+/// condition that decides its end.
 fn settled_at(job: &Job) -> Option<Timestamp> {
     let end = end_of(job)?;
     let before = if end.type_ == "Complete" { "SuccessCriteriaMet" } else { "FailureTarget" };

@@ -32,8 +32,9 @@ pub fn training_workload(
     Ok(workload)
 }
 
-/// The replacement slice of the slice `older` (name and uid) with this number of workers. `first` is the name of the job's first slice, and `past` has the
-/// times to take over. The name of the replacement slice follows from the old slice's name, so that a repeated scale-up creates only one Workload.
+/// The replacement slice of the slice `older` (name and uid) with this number of workers. The parameter `first` is the name of the TrainingJob's first workload
+/// slice, and `past` has the times that the replacement slice takes over from the old slice. The name of the replacement slice follows from the old slice's
+/// name, so that a repeated scale-up creates only one Workload.
 #[must_use]
 pub fn slice_workload(
     mut workload: Workload,
@@ -56,8 +57,8 @@ pub fn slice_workload(
     Some(workload)
 }
 
-/// Annotations of a Workload with settings of its TrainingJob; `None` for a setting without a value. Tiers are from the spec, or else from the annotation that
-/// other jobs have.
+/// Annotations of a Workload with settings of its TrainingJob; `None` for a setting without a value. The capacity tiers are from the TrainingJob's spec, or
+/// else from the annotation by which jobs of other kinds name their tiers.
 #[must_use]
 pub fn own_annotations(job: &TrainingJob) -> [(&'static str, Option<String>); 2] {
     let tiers = (!job.spec.capacity_tiers.is_empty()).then(|| job.spec.capacity_tiers.join(","));

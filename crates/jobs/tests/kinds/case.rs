@@ -198,7 +198,7 @@ fn errors_are(found: &[FieldError], wanted: &Value) -> bool {
     let wanted = wanted.as_array().map(Vec::as_slice).unwrap_or_default();
     let is = |(error, entry): (&FieldError, &Value)| {
         let entry = entry.as_str().unwrap_or_default();
-        // Label keys in a path are in brackets, and have no colon followed by a space.
+        // The first colon with a space ends the field of an expected error, because the paths of fields contain no colon with a space.
         let (field, words) = entry.split_once(": ").unwrap_or((entry, ""));
         error.field == field && error.to_string().contains(words)
     };
@@ -256,7 +256,7 @@ fn prune(value: &mut Value) {
     }
 }
 
-/// Pod sets in the form of a case, with the requests of one pod in place of templates.
+/// Pod sets in the form in which a case expects them, with the requests of one pod in place of the pod template.
 pub(crate) fn pod_sets(sets: &[berth_api::PodSet]) -> Value {
     let reported = sets.iter().map(|set| {
         let mut reported = json!({"name": set.effective_name(), "count": set.effective_count()});

@@ -14,7 +14,7 @@ const NOT_COME_TO: [(&str, &str, &str); 6] = [
     ("Pod", "metadata.labels[kueue.x-k8s.io/managed]", "must stay until the finalizer"),
     // The schema of JobSet refuses wrong `replicatedJobs` before the webhook reviews the JobSet.
     ("JobSet", "spec.replicatedJobs", ""),
-    // An object with an empty queue name gets the queue called `default`.
+    // The webhook gives an object with an empty queue name the LocalQueue `default`, so the rules about empty queue names are not triggered.
     ("Pod", QUEUE_NAME, "must not be empty"),
     ("Deployment", QUEUE_NAME, "must not be empty"),
     ("StatefulSet", QUEUE_NAME, "must not be empty"),
@@ -43,7 +43,7 @@ struct Row {
     says: String,
 }
 
-/// A text with numbers replaced, because the numbers in cases and in the table differ.
+/// The text of an error with all numbers replaced by `#`, because the numbers differ between the cases and `e2e/cases/reviews`.
 fn plain(text: &str) -> String {
     let mut plain = text.replace(|letter: char| letter.is_ascii_digit(), "#");
     while plain.contains("##") {

@@ -86,7 +86,8 @@ fn paddle_workers_get_master_rank_and_own_address() {
             ("PADDLE_MASTER", "LEADER:36543"),
             ("PADDLE_NNODES", "3"),
             ("PADDLE_RANK", "2"),
-            // The launcher of the pod whose own address is the master's address starts the server, which is the pod with rank 0 only.
+            // Each pod gets its own name as `POD_IP`, because the launcher whose own address is the master's address starts the server, and only the pod with
+            // rank 0 may do so.
             ("POD_IP", "gpt-worker-2.SERVICE"),
             ("PADDLE_NPROC_PER_NODE", "8"),
         ],

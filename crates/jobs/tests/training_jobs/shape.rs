@@ -93,7 +93,7 @@ fn job_annotation_records_worker_count_of_its_pods() {
     let elastic = || json!({"resources": {"minReplicas": 2}, "elasticConfig": {"enabled": true}});
     let (worker, launcher) = ("gpt-worker".to_owned(), "gpt-launcher".to_owned());
     assert_eq!(notes("PyTorchJob", elastic()), [(worker.clone(), json!({"berth.dev/elastic-workers": "2:3"}))]);
-    // Each role's pods wait for all workers, so each Job has the annotation with their number.
+    // In an elastic MPIJob, the pods of each role learn the number of workers at their start, so the Job of each role has the annotation with this number.
     let reported = json!({"berth.dev/told-workers": "3"});
     assert_eq!(notes("MPIJob", elastic()), [(worker.clone(), reported.clone()), (launcher, reported)]);
     assert_eq!(notes("JAXJob", json!({"resources": {"minReplicas": 2}})), [(worker, Value::Null)]);

@@ -243,7 +243,7 @@ fn compare(diff: &mut Diff, expect: Expect, report: &AssignmentReport) -> Result
         let got: BTreeMap<String, String> =
             attempts().map(|attempt| (attempt.flavor.clone(), reason(attempt.no_fit))).collect();
         for (flavor, want) in want {
-            // Reasons of flavors that the engine did not try are not compared.
+            // Expected no-fit reasons of flavors that the engine did not try are not compared.
             if got.contains_key(&flavor) {
                 diff.eq(&format!("attemptNoFitReasons/{flavor}"), &Some(&want), &got.get(&flavor));
             }
@@ -271,7 +271,8 @@ fn compare(diff: &mut Diff, expect: Expect, report: &AssignmentReport) -> Result
     Ok(())
 }
 
-/// The subject of an assignment error; the error's text is not compared. Kueue's errors are about topologies or about the node affinity of pods.
+/// The subject of an assignment error; the error's text is not compared. Kueue's errors of a flavor assignment are about topologies or about the node affinity
+/// of pods.
 fn class(error: Option<&str>) -> Option<&'static str> {
     let error = error.filter(|text| !text.is_empty())?;
     let is_topological = ["TAS", "opology"].iter().any(|word| error.contains(word));
@@ -304,7 +305,7 @@ fn pod_set(diff: &mut Diff, want: PodSet, got: &PodSetReport) -> Result<(), Stri
         // If a flavor fits, attempts of flavors that the engine did not try are not compared.
         let fits = got.attempts.iter().any(|attempt| attempt.mode == berth_engine::steps::Mode::Fit);
         let found_for = |want: &Attempt| got.attempts.iter().find(|attempt| attempt.flavor == want.flavor);
-        // Kueue's test also accepts a fit where the case expects that a flavor lacks a resource of a group of pod sets.
+        // An attempt that fits is also accepted, as in Kueue's test, if the case expects that the flavor does not provide a resource of a group of pod sets.
         let is_fit = |want: &Attempt| found_for(want).is_some_and(|got| got.mode == berth_engine::steps::Mode::Fit);
         let lacks = |reason: &String| reason.contains(" does not provide resource ");
         let may_fit =

@@ -1,4 +1,5 @@
-//! Cases of kind `queue-order` about equivalence classes of pending Workloads. The cases name classes only, so the runner makes up the Workloads.
+//! Cases of kind `queue-order` about equivalence classes of pending Workloads. Cases about equivalence classes name classes and no Workloads, so the runner
+//! makes up the Workloads.
 
 use super::queue;
 use crate::case::Case;
@@ -72,7 +73,7 @@ impl Crowd {
         Ok(Self { scene, classes: Vec::new(), probes: BTreeSet::new() })
     }
 
-    /// Adds a Workload to the queue. A Workload without a class, or with Kueue's unknown class, gets a class of its own.
+    /// Adds a Workload to the queue. A Workload without an equivalence class, or with Kueue's class `unknown`, gets a class of its own.
     fn come(&mut self, name: &str, class: &str) -> Result<String, String> {
         let class = if ["", UNKNOWN].contains(&class) { format!("only {name}") } else { class.to_owned() };
         let known = self.classes.iter().position(|known| *known == class);

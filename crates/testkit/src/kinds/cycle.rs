@@ -367,7 +367,7 @@ fn compare(diff: &mut Diff, at: &str, state: &State, scene: &Scene, expect: Expe
         }
     }
     if let Some(want) = preemption_target_recomputations {
-        // Kueue's test compares only the ClusterQueues that the case names.
+        // Numbers of recomputed preemption targets are compared only for the ClusterQueues that the case names, as in Kueue's test.
         for (queue, want) in want {
             let got = state.recomputed.get(&queue).cloned().unwrap_or_default();
             diff.eq(&format!("{at}preemptionTargetRecomputations/{queue}"), &want, &got);

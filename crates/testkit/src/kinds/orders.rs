@@ -44,7 +44,7 @@ pub fn candidates(case: &Case) -> Result<Diff, String> {
     let with_usage = input.candidates.iter().filter(|candidate| candidate.local_queue_usage.is_some());
     let own = &input.preemptor_cluster_queue;
     let is_named = case.of_kind("ClusterQueue").any(|queue| text(queue, "/metadata/name") == *own);
-    // The preemptor's ClusterQueue may have no candidate and no object in the case.
+    // The preemptor's ClusterQueue is added to the case if the case has no object for it, as in cases in which it has no candidate.
     let unnamed = json!({"kind": "ClusterQueue", "metadata": {"name": own}, "spec": {"namespaceSelector": {}}});
     let mut added: Vec<Value> = if is_named { Vec::new() } else { vec![unnamed] };
     let now = case.now.clone().unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned());
@@ -245,7 +245,7 @@ pub fn entries(case: &Case) -> Result<Diff, String> {
 fn fair_share_values(entry: &Entry) -> Result<FairShareValues, String> {
     let Some(given) = &entry.share else { return Ok(FairShareValues::default()) };
     let cell = |text: &String| {
-        // The first slash separates flavor and resource: only the name of a resource may contain a slash.
+        // In a key of `borrowedFlavorResources`, the first slash separates flavor and resource, because only the resource's name may contain a slash.
         let (flavor, resource) = text.split_once('/').ok_or_else(|| format!("borrowedFlavorResources: {text:?}"))?;
         Ok(FlavorResource { flavor: flavor.to_owned(), resource: resource.to_owned() })
     };

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// Workloads by ClusterQueue.
 pub type ByQueue = BTreeMap<String, Vec<String>>;
 
-/// Pending Workloads by ClusterQueue, first the active ones, then the parked ones. ClusterQueues without pending Workloads are left out.
+/// Pending Workloads by ClusterQueue, first the active ones, then the parked ones. ClusterQueues without pending Workloads are left out of both maps.
 pub fn pending(scene: &mut Scene) -> (ByQueue, ByQueue) {
     let (mut left, mut parked) = (ByQueue::new(), ByQueue::new());
     for queue in scene.cluster_queues() {

@@ -94,7 +94,7 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     let expect: Expect = case.expect()?;
     let mut case = case.clone();
     let workloads: Vec<Value> = case.of_kind("Workload").cloned().collect();
-    // In a case with steps, a Workload is created when a step names it.
+    // In a case with steps, a Workload is created by the first step that names it instead of at the beginning.
     let stepwise = !input.steps.is_empty() || input.exists.is_some();
     case.objects.retain(|object| !stepwise || text(object, "/kind") != "Workload");
     let absent = queue::lay_local_usage(&mut case, &input.local_queue_usage);
@@ -188,7 +188,8 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    /// Creates or replaces a Workload. A back-off that has expired is left out, even if no plan has noticed the expiry, and the generation never decreases.
+    /// Creates or replaces a Workload. A `requeueAt` that is in the past is left out of the Workload, and a Workload with an unchanged spec keeps its
+    /// generation if the new generation is lower.
     fn put(&self, scene: &mut Scene, key: &str, update: Option<&'a Value>) -> Result<(), String> {
         let mut object = self.object(key, update)?.clone();
         let requeue_at = text(&object, "/status/requeueState/requeueAt").parse::<Timestamp>();

@@ -228,7 +228,8 @@ struct CountsExpect {
     counts: Option<BTreeMap<String, i64>>,
 }
 
-/// Judges a case of kind `podset-counts` about the number of pods of each pod set of a Workload. Cases about workload slices do not apply.
+/// Judges a case of kind `podset-counts` about the number of pods of each pod set of a Workload. Cases of kind `podset-counts` about workload slices do not
+/// apply to Berth.
 ///
 /// # Errors
 /// A field of the case cannot be read.

@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// A Workload that a case expects. The case sets the fields that differ from the given object; all other fields must be as given.
+/// A Workload that a case expects. A case lists only the fields of an expected Workload that differ from the case's object; all other fields must be as in the
+/// object.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
@@ -24,7 +25,8 @@ pub struct Expected {
     metadata: Option<Value>,
 }
 
-/// Compares all Workloads with the expected Workloads. A Workload that is not expected must be gone, unless `but` lists it.
+/// Compares all Workloads with the expected Workloads. A Workload of the case that the expectation does not list must be gone, unless the parameter `but` lists
+/// it.
 ///
 /// # Errors
 /// A status cannot be read.
@@ -67,8 +69,8 @@ fn only(found: &Value, wanted: &Value) -> Value {
     }
 }
 
-/// The comparable parts of a status by name: each condition, and every other field in the canonical form of the API. Fields of a condition that `like` does not
-/// have are left out.
+/// The comparable parts of a status by name: each condition, and every other field in the canonical form of the API. Fields of a condition that the status
+/// `like` does not have are left out.
 fn fields(status: &Value, like: &Value, scene: &Scene, about: &str) -> Result<BTreeMap<String, Value>, String> {
     let mut status = status.clone();
     let conditions = status.as_object_mut().and_then(|map| map.remove("conditions")).unwrap_or_default();

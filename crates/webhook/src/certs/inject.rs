@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The part of a webhook configuration or of a CRD that Berth reads. The schemas of a CRD, half a megabyte, are skipped.
+/// The part of a webhook configuration or of a CRD that Berth reads. The schemas of a CRD, which are half a megabyte, are not decoded.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct BundleHolder {
     #[serde(default)]
@@ -85,7 +85,7 @@ pub fn conversion_patch(definition: &Value, wanted: &Wanted<'_>) -> Option<Value
     Some(json!({"metadata": version(definition), "spec": {"conversion": conversion}}))
 }
 
-/// The CA bundles, as PEM, that an object holds for Berth's webhooks. A bundle that cannot be read is empty, and so is replaced by the wanted one.
+/// The CA bundles, as PEM, that an object holds for Berth's webhooks. A CA bundle that cannot be read counts as empty, so the wanted CA bundle replaces it.
 #[must_use]
 pub fn bundles(object: &Value, wanted: &Wanted<'_>) -> Vec<String> {
     let webhooks = object.get("webhooks").and_then(Value::as_array).into_iter().flatten();

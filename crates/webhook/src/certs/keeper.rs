@@ -148,8 +148,8 @@ impl Keeper {
         all
     }
 
-    /// Checks the certificates and configurations once, and writes what must change. Returns the pause until the next check of the certificates, and
-    /// true if all configurations have the wanted content.
+    /// Checks the certificates and configurations once, and writes what must change. Returns the pause until the next check of the certificates, and true if
+    /// all webhook configurations and CRDs have the wanted content.
     async fn look(&self, namespaces: bool) -> Result<(Duration, bool), Error> {
         match &self.source {
             Source::Own { secret, policy } => {

@@ -111,7 +111,7 @@ fn job_queue_change_requires_suspension_and_deletion_is_never_refused() {
         |suspend: bool| json!({"operation": "UPDATE", "object": job("b", suspend), "oldObject": job("a", suspend)});
     assert_eq!(denied_fields(&ask(path, change(false))), ["metadata.labels[kueue.x-k8s.io/queue-name]"]);
     assert_eq!(ask(path, change(true))["allowed"], json!(true));
-    // A running job holds quota until it has stopped, also while it is being deleted; no other rule delays the deletion.
+    // While a running job is being deleted, the fields by which its quota is counted must stay until it has stopped, and no other rule of Berth applies.
     for (mut leaving, allowed) in [(change(false), false), (change(true), true)] {
         leaving["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         assert_eq!(ask(path, leaving.clone())["allowed"], json!(allowed), "{leaving}");
@@ -385,7 +385,7 @@ fn training_job_without_queue_is_refused_and_children_stay_unchanged() {
     assert_eq!(ask(path, json!({"object": training(json!("q"))}))["allowed"], json!(true));
     let refused = ask(path, json!({"object": training(Value::Null)}));
     assert_eq!(denied_fields(&refused), ["spec.schedulingConfig.queue"]);
-    // The Jobs of a TrainingJob are admitted with it, also in a namespace in which other Jobs get a default queue.
+    // The Jobs of a TrainingJob are admitted with the TrainingJob, also in a namespace in which other Jobs get a default queue.
     let facts = Facts { managed_namespace: true, default_queue: true, without_queue_name: true, ..Facts::default() };
     let mut child = json!({"metadata": {}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}});
     assert!(ask_in("/mutate-batch-v1-job", json!({"object": child}), facts).get("patch").is_some());

@@ -299,7 +299,7 @@ async fn review_in_progress_is_answered_before_shutdown() {
     let mut stream = running.connect().await;
     let body = review();
     let head = format!("POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
-    // Once the beginning of the body is read, it takes room, which shows that the request is under way.
+    // Once the server has read the beginning of the request's body, the beginning takes room in memory, which shows that the request is under way.
     stream.write_all(&[head.as_bytes(), &body[..1]].concat()).await.unwrap();
     stream.flush().await.unwrap();
     until("it is under way", || running.handler.beginnings.available_permits() < BEGINNINGS).await;

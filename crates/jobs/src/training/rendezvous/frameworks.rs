@@ -39,7 +39,8 @@ pub(super) fn torch(party: &Party<'_>) -> Variables {
     variables
 }
 
-/// Variables of TensorFlow: `TF_CONFIG` with cluster and task. An evaluator has a task and is not in the cluster.
+/// Variables of TensorFlow, of which `TF_CONFIG` has the hosts of the training's cluster and the task of the pod. A pod of the role evaluator has a task in
+/// `TF_CONFIG`, and is not among the hosts of the cluster.
 pub(super) fn tensorflow(party: &Party<'_>, role: &str) -> Variables {
     let cluster: Map<String, Value> = party
         .roles
@@ -50,7 +51,7 @@ pub(super) fn tensorflow(party: &Party<'_>, role: &str) -> Variables {
             (name.clone(), Value::Array(hosts.collect()))
         })
         .collect();
-    // The kubelet replaces the index variable by a number.
+    // The task's index in `TF_CONFIG` is a reference to the variable with the pod's index, which the kubelet replaces by a number.
     let config = format!(r#"{{"cluster":{},"task":{{"type":"{role}","index":{}}}}}"#, Value::Object(cluster), index());
     vec![("PYTHONUNBUFFERED", "1".to_owned()), ("TF_CONFIG", config)]
 }

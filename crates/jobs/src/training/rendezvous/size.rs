@@ -36,7 +36,7 @@ fn longest(party: &Party<'_>, roles: &[Role]) -> Option<List> {
     let of_variable = |role: &Role, name: &'static str, variables: Variables| {
         let (_, value) = variables.into_iter().find(|(known, _)| *known == name)?;
         let digits = role.count.max(1).saturating_sub(1).to_string().len();
-        // The kubelet inserts the index of the pod into the value.
+        // The variable is measured with the longest index of a pod, because the kubelet replaces the reference to the index by the index.
         let value = value.replace(&index(), &"9".repeat(digits));
         Some((name, name.len() + value.len() + 2, VARIABLE))
     };
@@ -58,7 +58,7 @@ fn longest(party: &Party<'_>, roles: &[Role]) -> Option<List> {
     }
 }
 
-/// Whether the template sets this variable itself, so that the rendezvous does not.
+/// Whether the role's template sets the environment variable `name` itself, so that the rendezvous does not set it.
 fn sets(role: &Role, name: &str) -> bool {
     let spec = role.template.spec.as_ref();
     let main = spec.and_then(|spec| spec.containers.first());

@@ -98,7 +98,7 @@ fn second_rotation_request_waits_until_no_replica_serves_old_leaf() {
 fn certificate_authority_is_replaced_after_two_thirds_of_its_life() {
     let stored = settled();
     let now = later(24 * 2434);
-    // The server certificate has expired as well, and is replaced before the certificate authority.
+    // At this time, both the server certificate and its certificate authority are due, and the server certificate is replaced first.
     let (step, stored) = go(&stored, true, now);
     assert_eq!(step, Step::Leaf);
     assert_eq!(next(&stored, true, &policy(), now), Step::Next);
