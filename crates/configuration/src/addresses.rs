@@ -7,7 +7,7 @@ use crate::schema::Configuration;
 pub struct Addresses {
     /// `--metrics-bind-address`.
     pub metrics: Option<String>,
-    /// `--health-probe-bind-address`.
+    /// The value of the flag `--health-probe-bind-address`.
     pub health: Option<String>,
     /// `--webhook-bind-address`.
     pub webhook: Option<String>,

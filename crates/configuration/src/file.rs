@@ -25,11 +25,11 @@ pub struct Loaded {
     pub election: Option<Election>,
     /// `metrics.bindAddress`.
     pub metrics_address: String,
-    /// `health.healthProbeBindAddress`.
+    /// The value of `health.healthProbeBindAddress`.
     pub health_address: String,
-    /// `health.readinessEndpointName`.
+    /// The value of `health.readinessEndpointName`.
     pub readiness_path: String,
-    /// `health.livenessEndpointName`.
+    /// The value of `health.livenessEndpointName`.
     pub liveness_path: String,
     /// `clientConnection.qps`; `None` is unlimited.
     pub qps: Option<f64>,
@@ -37,7 +37,7 @@ pub struct Loaded {
     pub burst: f64,
     /// Namespace of the manager.
     pub namespace: String,
-    /// `webhook` and `internalCertManagement`.
+    /// The settings of the blocks `webhook` and `internalCertManagement`.
     pub webhook: Webhook,
     /// Warnings about settings that have no effect yet, one sentence for each.
     pub warnings: Vec<String>,

@@ -52,7 +52,7 @@ pub(crate) struct BadGate {
     pub(crate) text: String,
 }
 
-/// The values of the gates in this process. A feature gate that is always on in Berth has the default on, and switching it off has no effect.
+/// The values of Kueue's feature gates in this process. A feature gate that is always on in Berth has the default on, and switching it off has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gates(BTreeMap<&'static str, bool>);
 

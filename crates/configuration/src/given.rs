@@ -14,15 +14,15 @@ pub struct Given {
     pub home: String,
     /// `--leader-elect`.
     pub leader_elect: Option<bool>,
-    /// `--leader-elect-resource-namespace`.
+    /// The value of the flag `--leader-elect-resource-namespace`.
     pub lease_namespace: Option<String>,
-    /// `--leader-elect-resource-name`.
+    /// The value of the flag `--leader-elect-resource-name`.
     pub lease_name: Option<String>,
     /// Addresses that flags set.
     pub addresses: Addresses,
     /// `--feature-gates`.
     pub feature_gates: Option<BTreeMap<String, bool>>,
-    /// `--training-card-resource` and `--training-card-label`.
+    /// The values of the flags `--training-card-resource` and `--training-card-label`.
     pub accelerators: Accelerators,
     /// `--reclaim-taint`.
     pub reclaim_taints: Vec<String>,

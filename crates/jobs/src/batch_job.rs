@@ -275,7 +275,7 @@ fn resize(patch: &mut Map<String, Value>, job: &Job, spec: &JobSpec, count: i32)
         return;
     }
     patch.insert("parallelism".to_owned(), json!(count));
-    // If the Job's completions are fewer than `count`, a start with fewer pods has reduced the completions, so the completions change, too. Completions of a
+    // Completions below the admitted `count` were set by an earlier start with fewer pods, so the patch sets the completions to `count`, too. Completions of a
     // Job that is not indexed are immutable.
     let followed = completions_follow(&job.metadata) || spec.completions.is_some_and(|completions| completions < count);
     if followed && is_indexed(spec) {
@@ -308,8 +308,8 @@ fn uncounted(job: &Job) -> i32 {
     pods.map_or(0, |uids| i32::try_from(uids.len()).unwrap_or(i32::MAX))
 }
 
-/// Number of the Job's pods that need not run again. In an Indexed Job, the number is that of the indexes that completed or failed finally, without indexes
-/// that are not below the Job's present completions.
+/// Number of the Job's pods that need not run again. The pods of an Indexed Job that need not run again are those of indexes below its completions that have
+/// completed or failed finally.
 fn done(job: &Job, spec: &JobSpec) -> i32 {
     let Some(job_status) = job.status.as_ref().filter(|_| is_indexed(spec)) else {
         return status(job, |s| s.succeeded);

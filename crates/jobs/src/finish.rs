@@ -1,6 +1,6 @@
 //! The end of a job.
 
-/// The end of a job, with its result and message.
+/// Result of a finished job: whether it succeeded, its message, and for some kinds the time of its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finish {
     /// True if the job succeeded instead of failing.

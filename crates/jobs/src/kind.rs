@@ -109,7 +109,7 @@ pub trait JobKind: Debug + Sized + 'static {
     fn has_come_to_rest(job: &Self::Object) -> bool;
     /// Whether the job's controller has noticed the last start.
     fn has_seen_start(job: &Self::Object) -> bool;
-    /// The end of a job that has succeeded or failed; `None` before.
+    /// Result and message of a job that has succeeded or failed; `None` for a job that has not finished.
     fn finished(job: &Self::Object) -> Option<Finish>;
     /// Pod sets of the job.
     ///
@@ -148,15 +148,15 @@ pub trait JobKind: Debug + Sized + 'static {
         let queue = annotation(Self::metadata(job), labels::QUEUE_NAME).filter(|_| Self::queue_name(job).is_none())?;
         Some(format!("metadata.annotations[{}] names queue {queue:?}", labels::QUEUE_NAME))
     }
-    /// Faults of a job beside the faults of metadata fields that every kind has.
+    /// Faults of a job, except the faults of the metadata fields that every kind has.
     fn invalid(_: &Self::Object) -> Vec<FieldError> {
         Vec::new()
     }
-    /// Whether a new fault of the changed job does not refuse the change.
+    /// Whether a change of a job is accepted although the changed job has the fault, which the job did not have before.
     fn is_tolerated(_: &FieldError, _old: &Self::Object, _new: &Self::Object) -> bool {
         false
     }
-    /// Faults of a job's change, beside the faults of the new job from [`JobKind::invalid`].
+    /// Faults of a job's change, except the faults of the changed job from [`JobKind::invalid`].
     fn invalid_change(_: &Self::Object, _: &Self::Object) -> Vec<FieldError> {
         Vec::new()
     }

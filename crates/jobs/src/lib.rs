@@ -1,4 +1,4 @@
-//! The kinds of job: their pod sets, the patches that suspend, start and restore a job, and the end of a job.
+//! The kinds of job: their pod sets, the patches that suspend, start and restore a job, and the result of a finished job.
 //!
 //! Control calls this crate and gets plain values or patches. The crate does not talk to a server, read a clock, keep state or decide an admission. [`JobKind`]
 //! and its implementation [`BatchJob`] are the place to start reading. A job passes through this crate by [`build_workload`], [`workload_needs`],

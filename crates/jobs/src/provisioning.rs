@@ -174,7 +174,7 @@ pub enum Provisioning<'a> {
     Failed(&'a str),
     /// The nodes were created, and no pods used them in time.
     BookingExpired(&'a str),
-    /// The created nodes are gone again.
+    /// The nodes that the autoscaler created for the ProvisioningRequest do not exist any more.
     CapacityRevoked(&'a str),
 }
 

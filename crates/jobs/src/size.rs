@@ -6,7 +6,8 @@ use berth_api::json::to_text;
 use berth_api::validation::FieldError;
 use serde::Serialize;
 
-/// Largest size of a Workload without its status, in bytes of JSON. Half a mebibyte remains for the status and for metadata that the API server adds.
+/// Largest size of a Workload without its status, in bytes of JSON. Half a mebibyte of the 1.5 MiB that etcd accepts remains for the Workload's status and for
+/// metadata that the API server adds.
 pub const MOST_BYTES: usize = 1_048_576;
 
 /// Size of a value as JSON in bytes.

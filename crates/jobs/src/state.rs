@@ -79,7 +79,7 @@ pub struct JobState {
     pub independent: bool,
     /// True if the API server accepts changes of the job's templates now.
     pub may_change_template: bool,
-    /// The end of a job that has succeeded or failed; `None` before.
+    /// Result and message of a job that has succeeded or failed; `None` for a job that has not finished.
     pub finished: Option<Box<Finish>>,
     /// Number of pods per pod set that will not run again.
     pub reclaimable: Vec<ReclaimablePod>,

@@ -109,7 +109,7 @@ impl Candidate {
         self.leading.as_ref().map(|leading| (leading.term, leading.renewed + self.timing.lease_duration))
     }
 
-    /// Notes the Lease that a read returned.
+    /// Stores the Lease that a read returned as the last Lease that the candidate observed.
     pub fn observe(&mut self, record: Option<Record>, now: Duration) {
         self.stale = false;
         let version = |record: &Option<Record>| record.as_ref().map(|record| record.version.clone());
@@ -157,7 +157,7 @@ impl Candidate {
         }
     }
 
-    /// Notes that a create, claim or renewal that began at `began` has succeeded.
+    /// Updates the candidate after its create, claim or renewal of the Lease, which began at `began`, has succeeded.
     pub fn written(&mut self, record: Record, began: Duration) {
         let term = match &self.leading {
             Some(leading) => leading.term,
@@ -171,13 +171,14 @@ impl Candidate {
         self.next_try = began + self.timing.retry_period;
     }
 
-    /// Notes a failed request. The candidate reads the Lease before the next write, at once after a conflict and otherwise after the retry period.
+    /// Updates the candidate after its request about the Lease has failed. The candidate reads the Lease before the next write, at once after a conflict and
+    /// otherwise after the retry period.
     pub fn failed(&mut self, conflict: bool, now: Duration) {
         self.stale = true;
         self.next_try = if conflict { now } else { now + self.timing.retry_period };
     }
 
-    /// Notes that the candidate no longer leads.
+    /// Ends the candidate's term, so that the candidate no longer leads.
     pub fn step_down(&mut self, now: Duration) {
         self.leading = None;
         self.stale = true;

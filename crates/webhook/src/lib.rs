@@ -54,6 +54,6 @@ pub trait Meter: Send + Sync + 'static {
     fn answered(&self, endpoint: &'static str, outcome: &'static str, seconds: f64);
     /// Called after a connection or request was refused, with the reason.
     fn refused(&self, why: &'static str);
-    /// Called with the time at which the served certificate expires, in seconds since 1970.
+    /// Receives the time at which the served certificate expires, in seconds since 1970.
     fn expires(&self, at: i64);
 }

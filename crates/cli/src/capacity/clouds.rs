@@ -83,7 +83,7 @@ impl Cloud {
         }
     }
 
-    /// The cloud of the word that a capacity table has in its field `cloud`.
+    /// The cloud that a word stands for in capacity tables and flags.
     ///
     /// # Errors
     /// The error names the word and the allowed words.

@@ -174,7 +174,7 @@ pub(crate) struct Toleration {
 pub(crate) enum AmountOr<M> {
     /// The amount of a quota, written as a quantity.
     Amount(String),
-    /// A map with finer amounts, such as amounts by resource.
+    /// A map in place of one amount, such as a map with amounts by resource.
     Map(M),
 }
 

@@ -16,7 +16,7 @@ fn decided_with(integrations: &str, content: &str) -> String {
     got
 }
 
-/// The text output of `berth decide` for these objects and [`QUEUES`], with every job kind managed.
+/// The text output of `berth decide` for the objects of a test and [`QUEUES`], with every job kind managed.
 fn decided_text(objects: &str) -> String {
     decided_with(ALL, &format!("{QUEUES}{objects}"))
 }

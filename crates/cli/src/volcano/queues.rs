@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// The queue that Volcano creates itself, and that is the parent of every queue without one.
 pub(super) const ROOT: &str = "root";
-/// Bounds of a queue's weight in Volcano.
+/// Smallest and largest weight that a Queue of Volcano may have.
 const WEIGHTS: std::ops::RangeInclusive<i64> = 1..=65_535;
 /// Beginning of Volcano's names for amounts of a device class.
 const DEVICE_CLASS: &str = "deviceclass/";

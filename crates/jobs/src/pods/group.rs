@@ -133,7 +133,8 @@ impl Tally {
         sets.into_iter().all(|(name, count)| self.role(name).ready >= count)
     }
 
-    /// The end of a group of this size: all pods have succeeded, or no pod continues and none may be replaced. `None` before the end.
+    /// Result of a pod group of `size` pods that has finished, because `size` pods have succeeded, or because all its pods have ended and one of them declares
+    /// that failed pods are not replaced; `None` for a group that has not finished or that serves.
     #[must_use]
     pub fn finish(&self, size: i32) -> Option<Finish> {
         let succeeded = self.roles.values().fold(0_i32, |sum, role| sum.saturating_add(role.succeeded));

@@ -33,7 +33,7 @@ impl OwningSet {
         }
     }
 
-    /// Labels and annotations that each pod gets from its StatefulSet, beside the name of the pod group.
+    /// Labels and annotations, other than the name of the pod group, that each pod gets from its StatefulSet.
     pub(super) fn labels_and_annotations(&self) -> [BTreeMap<&'static str, String>; 2] {
         let queue = self.queue_name.clone().map(|queue| (labels::QUEUE_NAME, queue));
         let class = self.priority_class.clone().map(|class| (labels::PRIORITY_CLASS, class));

@@ -54,10 +54,10 @@ impl PodDefaults {
     }
 }
 
-/// Defaults for a pod at its creation; empty for a pod that is not managed. A pod of a StatefulSet gets the settings of its StatefulSet `set`. If the
-/// StatefulSet is not known yet, the pod gets a scheduling gate nevertheless, and gets the settings when it starts. A pod with the annotation of a suspending
-/// parent waits even before it names a queue. A pod that names no queue gets the LocalQueue [`DEFAULT_NAME`] if the namespace has it, unless the pod is managed
-/// through a StatefulSet, belongs to a DaemonSet, or is a mirror pod.
+/// Defaults for a pod at its creation; empty for a pod that is not managed. A pod of a StatefulSet gets queue and priority class from its StatefulSet `set`. A
+/// pod whose StatefulSet is not known yet gets a scheduling gate nevertheless, and gets the StatefulSet's queue and priority class when the pod starts. A pod
+/// with the annotation of a suspending parent waits even before it names a queue. A pod that names no queue gets the LocalQueue [`DEFAULT_NAME`] if the
+/// namespace has it, unless the pod is managed through a StatefulSet, belongs to a DaemonSet, or is a mirror pod.
 #[must_use]
 pub fn pod_defaults(pod: &Pod, facts: Facts, set: Option<&OwningSet>) -> PodDefaults {
     let metadata = &pod.metadata;

@@ -1,4 +1,4 @@
-//! Settings of a TrainingJob beside its pods.
+//! Settings of a TrainingJob that are not about its pods, such as queue, priority, timeouts and checkpoints.
 
 use berth_api::berth::{TrainingJob, duration_seconds};
 use berth_api::labels::LAST_CHECKPOINT_TIME;

@@ -15,9 +15,9 @@ pub struct RoleState {
     pub succeeded: i32,
     /// Number of failed pods.
     pub failed: i32,
-    /// The end of the role that its own pods caused; `None` before.
+    /// Result of the role if its pods have ended it by success or failure, and not by their deletion; `None` for a role that has not ended.
     pub finish: Option<Finish>,
-    /// Time at which the role's end was decided, in seconds since 1970, if known.
+    /// Time, in seconds since 1970, of the first condition of the role's Job that decides its success or failure, if known.
     pub ended: Option<i64>,
     /// Digest of the requests of the role's pods; see [`crate::requests_digest`].
     pub asks: [u8; 16],

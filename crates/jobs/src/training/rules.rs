@@ -271,7 +271,7 @@ fn scheduling(job: &TrainingJob, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Names of the roles that a framework may have beside its workers.
+/// Names of the roles other than workers that a framework may have.
 fn allowed_roles(job_type: &str) -> &'static [&'static str] {
     match job_type {
         "TFJob" => &[CHIEF, "ps", "evaluator"],

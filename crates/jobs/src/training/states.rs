@@ -46,8 +46,8 @@ fn own_finish(job: &Job) -> Option<Finish> {
     if by_deletion { None } else { finish_of(job) }
 }
 
-/// Time at which the end of a Job was decided. A Job reports `Complete` or `Failed` only after all its pods are gone, which may be much later than the
-/// condition that decides its end.
+/// Time at which a condition of a finished Job first decided its success or failure. A Job reports `Complete` or `Failed` only after all its pods are gone,
+/// which may be much later than the condition that decides its end.
 fn settled_at(job: &Job) -> Option<Timestamp> {
     let end = end_of(job)?;
     let before = if end.type_ == "Complete" { "SuccessCriteriaMet" } else { "FailureTarget" };
@@ -57,7 +57,7 @@ fn settled_at(job: &Job) -> Option<Timestamp> {
     condition.filter_map(|one| one.last_transition_time.as_ref()).map(|time| time.0).min()
 }
 
-/// The end of a TrainingJob through one of its roles.
+/// Result of a TrainingJob that one of its roles has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrainingEnd {
     /// Name of the role that ended the TrainingJob.
@@ -69,13 +69,13 @@ pub struct TrainingEnd {
 }
 
 impl TrainingEnd {
-    /// Parses the end from the annotation `berth.dev/training-end`; `None` for any other text.
+    /// Parses the result of a TrainingJob from the annotation `berth.dev/training-end`; `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// Adds the annotation with the end to a patch of the Workload.
+    /// Adds the annotation `berth.dev/training-end` with the TrainingJob's result to a patch of the Workload.
     #[must_use]
     pub fn note(&self, patch: ObjectPatch) -> ObjectPatch {
         patch.annotation(labels::TRAINING_END, Some(&to_text(self)))
@@ -87,14 +87,15 @@ impl TrainingEnd {
         Finish { success: self.success, message: self.message.clone(), at: None }
     }
 
-    /// The end of the TrainingJob, with the role in its message.
+    /// Result of the TrainingJob, with the name of the role that ended it in the message.
     #[must_use]
     pub fn finish(&self) -> Finish {
         Finish { success: self.success, message: format!("{}: {}", self.role, self.message), at: None }
     }
 }
 
-/// The end of a TrainingJob: failure as soon as one role has failed, and success when the deciding role has succeeded.
+/// Result of a TrainingJob: failure as soon as one role has failed, and success when the deciding role has succeeded; `None` for a TrainingJob that has not
+/// ended.
 #[must_use]
 pub fn training_end(roles: &BTreeMap<String, RoleState>) -> Option<TrainingEnd> {
     let failed = roles.iter().find_map(|(name, state)| {
@@ -106,7 +107,7 @@ pub fn training_end(roles: &BTreeMap<String, RoleState>) -> Option<TrainingEnd> 
     Some(TrainingEnd { role: role.to_owned(), success: finish.success, message: finish.message.clone() })
 }
 
-/// The end of the TrainingJob for its Workload, with the message of the Job that ended it.
+/// Result of the TrainingJob for its Workload, with the message of the Job that ended the TrainingJob.
 #[must_use]
 pub fn training_finish(roles: &BTreeMap<String, RoleState>) -> Option<Finish> {
     training_end(roles).map(|end| end.finish())

@@ -194,7 +194,7 @@ pub fn run(case: &Case) -> Result<Diff, String> {
     let (namespace, name) = input.workload.split_once('/').unwrap_or_default();
     let spec = scene.offline.control().workload_spec(namespace, name).ok_or("input.workload: no such workload")?;
     let gates = Gates::of(&case.feature_gates)?;
-    // The nominated flavors of a head bind its assignment only if a gate allows a second assignment within the cycle.
+    // The flavor assignment of a head is restricted to its nominated flavors only if a feature gate allows a second assignment within the cycle.
     let repeats = RECOMPUTES.iter().any(|gate| gates.on(gate));
     let mapping = input.nomination_mapping.as_ref().filter(|mapping| repeats && !mapping.is_empty());
     let pins = mapping

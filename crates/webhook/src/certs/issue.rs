@@ -64,7 +64,8 @@ fn params(name: &str, sans: Vec<String>, now: Timestamp, life: SignedDuration) -
     Ok(params)
 }
 
-/// Creates a certificate authority. The authority's name has the second of its creation, so that two authorities have different names.
+/// Creates a certificate authority. The authority's name contains the time of its creation in seconds, so that authorities created at different times have
+/// different names.
 ///
 /// # Errors
 /// Fails if the key or the certificate cannot be created.
