@@ -173,8 +173,8 @@ fn answered(
     Ok(Answer { decisions, inactive, invalid, unknown, assumed, ignored })
 }
 
-/// Gives all objects to the control, except the kinds that are admitted through pods. Control gets the Jobs and Workloads of the manifests after these other
-/// objects, on which decisions depend.
+/// Gives all objects to the control, except the kinds that are admitted through pods. Control gets the Jobs and Workloads of the manifests after the queues and
+/// other objects, on which decisions about Workloads depend.
 fn put(offline: &mut Offline, absent: &BTreeSet<String>, objects: &[Manifest]) -> anyhow::Result<()> {
     for namespace in absent {
         // A namespace without the label with its name matches no selector, and its jobs would not be managed.

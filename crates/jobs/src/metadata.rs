@@ -4,7 +4,7 @@ use berth_api::labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use std::collections::BTreeMap;
 
-/// Whether the job has the annotation of a running stop: Berth is stopping the job, and the job's templates still have the changes of its start.
+/// Whether the job has the annotation of a running stop, so that Berth is stopping the job, and the job's templates still have the changes of its start.
 pub(crate) fn is_stopping(metadata: &ObjectMeta) -> bool {
     annotation(metadata, labels::STOPPING) == Some("true")
 }

@@ -161,8 +161,8 @@ fn names_nothing(value: &Value) -> bool {
 }
 
 /// Whether the result of a case depends on resource claims, or the case keeps requests from before an update, which Kueue does for claims only. The inputs
-/// `dynamicResources` and `replacedExtendedResources` of a case count only if the gate `KueueDRAIntegration` is on. The resource claims of a Workload's pod
-/// sets do not make a case of kind `requests` depend on resource claims.
+/// `dynamicResources` and `replacedExtendedResources` of a case make it depend on resource claims only if the gate `KueueDRAIntegration` is on. The resource
+/// claims of a Workload's pod sets do not make a case of kind `requests` depend on resource claims.
 fn has_claims(case: &Case, gates: &Gates) -> bool {
     let claims = |set: &Value| list(set, "/template/spec/resourceClaims").next().is_some();
     let given = |key: &&str| case.input.get(key).is_some_and(|value| !names_nothing(value));

@@ -18,7 +18,7 @@ fn leaves(value: &Value, path: String, found: &mut Vec<String>) {
     }
 }
 
-/// A JSON value that differs by one, or by one character.
+/// Another JSON value in place of `value`, such as a number increased by one, a longer text, or the opposite of a boolean.
 fn changed(value: &Value) -> Value {
     match value {
         Value::Bool(value) => json!(!value),

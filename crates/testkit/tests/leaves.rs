@@ -288,7 +288,7 @@ fn more(quantity: &str) -> Option<String> {
     Some(format!("{}{unit}", number.checked_add(1).unwrap_or(number - 1)))
 }
 
-/// A JSON value that differs by one.
+/// Another JSON value in place of `value`, such as a number increased by one, a longer text, or the opposite of a boolean.
 fn altered(value: &Value) -> Value {
     match value {
         Value::Bool(value) => json!(!value),

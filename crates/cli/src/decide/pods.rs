@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The kinds in the order in which objects are created: a StatefulSet sets fields of its pods, and a Deployment gets the pods that are missing.
 const KINDS: [Kind; 3] = [Kind::StatefulSet, Kind::Pod, Kind::Deployment];
 
-/// Outcome of the creation of pods.
+/// Outcome of the creation of the manifests' Pods, Deployments and StatefulSets in `berth decide`.
 #[derive(Debug, Default)]
 pub(super) struct Pods {
     /// Errors of the objects that the webhook refuses.

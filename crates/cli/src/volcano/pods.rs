@@ -92,7 +92,7 @@ pub(super) fn pods<'m>(
     (made, classes)
 }
 
-/// The labels and annotations of the pods of a group.
+/// The labels and annotations that the import gives to the pods of a PodGroup.
 fn marks(name: &str, group: &Group<'_>) -> Vec<Mark> {
     let mut marks = vec![(Section::Labels, labels::QUEUE_NAME, local_queue(&group.queue).to_owned())];
     if group.is_gang() {

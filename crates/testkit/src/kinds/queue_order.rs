@@ -69,7 +69,7 @@ struct Expect {
     pending_workloads: Option<u32>,
 }
 
-/// Results of the steps of a case.
+/// Results of the steps of a case of kind `queue-order`, which are compared with the expectations.
 #[derive(Default)]
 struct Trace {
     popped: Vec<Option<String>>,
