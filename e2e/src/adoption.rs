@@ -18,7 +18,7 @@ use crate::wait::{self, STEP, Seen};
 const PAGE: &str = "docs/migrate-from-kueue.md";
 /// Part of a command by which the test finds the commands about CRDs in docs/migrate-from-kueue.md.
 const POLICY: &str = "helm.sh/resource-policy=keep";
-/// Number of Kueue 0.19's kinds, and number of the kinds that need a conversion between API versions.
+/// Number of Kueue 0.19's CRDs, and number of the CRDs among them whose API versions need a conversion webhook.
 const KINDS: usize = 11;
 const CONVERTED: usize = 5;
 /// Labels and annotations by which Helm takes an object for a part of Berth's release.
@@ -109,8 +109,8 @@ pub async fn converted_by(client: &Client, service: &str) -> Result<BTreeMap<Str
     Ok(trusted)
 }
 
-/// Waits until Berth's Service converts Kueue's kinds and each CRD trusts Berth's own certificate authority, and not `kueues`, which is Kueue's
-/// authority.
+/// Waits until Berth's Service converts Kueue's kinds and each CRD trusts Berth's own certificate authority, and no longer Kueue's authority (the parameter
+/// `kueues`).
 ///
 /// # Errors
 /// Fails if the CRDs do not trust Berth's authority within [`STEP`].
@@ -123,7 +123,7 @@ pub async fn until_berth_converts(client: &Client, kueues: &str) -> Result<()> {
     .await
 }
 
-/// The block of commands in docs/migrate-from-kueue.md that contains [`POLICY`].
+/// The block of commands in docs/migrate-from-kueue.md that hands the CRDs over to Berth's release; the text [`POLICY`] in the block identifies it.
 fn commands() -> Result<String> {
     let page = fs::read_to_string(repository().join(PAGE)).with_context(|| format!("reading {PAGE}"))?;
     let mut blocks = page.split("```").skip(1).step_by(2);

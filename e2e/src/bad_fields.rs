@@ -39,7 +39,7 @@ struct Case {
     value: Value,
     /// The object with the bad value, or the change that gives the bad value to an existing object.
     object: Value,
-    /// True if the value is allowed in a new object, and only the change of an existing object to the value is refused.
+    /// True if the bad value is allowed in a new object, and the API server refuses only the change of an existing object to this value.
     change: bool,
     /// The part of the API server's message that says which values are allowed.
     words: String,
@@ -52,7 +52,7 @@ struct Case {
 enum ValueInMessage {
     /// The message shows the value itself, before the words about the allowed values.
     AsIs,
-    /// The message shows a text about the value behind the words about the allowed values, because the value is an object or a list.
+    /// The message does not show the bad value, which is an object or a list, but a text about the value, after the words about the allowed values.
     Behind(String),
 }
 
@@ -182,7 +182,8 @@ fn cases(kind: Kind, groups: &[Group]) -> Result<Vec<Case>> {
     Ok(all)
 }
 
-/// The form of the bad value in the API server's message; a case gives the form behind the words of the message.
+/// The form in which the API server's message shows a bad value, read from a case of the file: a case ends with `tells` and a text if the message does not show
+/// the value.
 fn value_in_message(how: &[Value]) -> Result<ValueInMessage> {
     match how {
         [] => Ok(ValueInMessage::AsIs),
@@ -191,7 +192,7 @@ fn value_in_message(how: &[Value]) -> Result<ValueInMessage> {
     }
 }
 
-/// Writes out a value that is too long for the file of cases.
+/// The value that a case's short form stands for: `long`, `many` and `entries` in the file of cases stand for a long text, a long list and a large map.
 fn spelled(written: &Value) -> Value {
     let number = |key: &str| written.get(key).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
     match (number("long"), number("many"), number("entries")) {
@@ -250,7 +251,8 @@ fn judge(case: &Case, refusal: Option<&Value>) -> std::result::Result<(), String
         return if behind.contains(part) { Ok(()) } else { Err(format!("{part:?} is not told: {message}")) };
     }
     if case.words.starts_with(MOST_BYTES) {
-        // Only the limit of a text's length is checked: the value may be megabytes long, and Kubernetes never repeats a value that is too long.
+        // For a text that is too long the expected message has only the limit of the length: Kubernetes never repeats such a value, which may be megabytes
+        // long.
         let expected = format!("Too long: {}", case.words);
         return if message == expected { Ok(()) } else { Err(format!("expected {expected:?}, told {message}")) };
     }
@@ -302,7 +304,8 @@ fn uncovered(schema: &Value, cases: &[Case]) -> Vec<String> {
     for case in cases {
         let place = place(schema, &case.field).unwrap_or_default();
         match rules.get_mut(&place) {
-            // An expected message that has computed parts begins with the fixed message of its rule.
+            // A rule has a case if the case's expected message begins with the rule's message: the message of a case may go on with parts that the API server
+            // computes.
             Some(left) => {
                 left.retain(|rule| rule.of_changes != case.change || !case.words.starts_with(rule.refusal.as_str()));
             }
@@ -316,7 +319,7 @@ fn uncovered(schema: &Value, cases: &[Case]) -> Vec<String> {
     gaps
 }
 
-/// The place of a field in its schema: `[]` stands for the entries of a list, `{}` for the values of a map.
+/// The place of a field in its schema: the field's path, with `[]` for the entries of a list and `{}` for the values of a map.
 fn place(schema: &Value, field: &str) -> Option<String> {
     let (mut node, mut place) = (schema, "spec".to_owned());
     for step in steps(field.strip_prefix("spec")?).into_iter().skip(1) {

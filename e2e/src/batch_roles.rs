@@ -10,7 +10,8 @@ use serde_json::json;
 use crate::kinds;
 use crate::wait::{self, STEP, Seen};
 
-/// An entry of the table: a ClusterRole, verbs, an API group, a resource (with its subresource), and whether the role allows each of the verbs.
+/// An entry of the table of rights: a ClusterRole, verbs, an API group, a resource (with its subresource), and whether the role allows each of the verbs
+/// (`true`) or none (`false`).
 type Row = (&'static str, &'static [&'static str], &'static str, &'static str, bool);
 
 const ADMIN: &str = "kueue-batch-admin-role";
@@ -23,10 +24,10 @@ const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["create", "update", "patch", "delete"];
 const QUEUES: &str = "kueue.x-k8s.io";
 const BERTH: &str = "berth.dev";
-/// The ClusterRoles of the table; a user is bound to each role.
+/// The ClusterRoles in the table of rights; the test binds a user of its own to each role.
 const ROLES: [&str; 5] = [ADMIN, USER, VIEW, EDIT, NAMESPACE_ADMIN];
 
-/// Rights that Berth's release grants, and that the release of a Kueue before Berth granted as well.
+/// The table of rights: rights that the ClusterRoles have (`true`) and must not have (`false`) when Berth's release is installed.
 const TABLE: &[Row] = &[
     (ADMIN, ALL, "batch", "jobs", true),
     (ADMIN, &["get"], "batch", "jobs/status", true),
@@ -126,9 +127,9 @@ async fn may(client: &Client, user: &str, verb: &str, group: &str, resource: &st
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
-/// Binds a user to each role, and waits until each user has the rights in the table and no others of the table. The wait is needed because Kubernetes
-/// computes the rules of an aggregated role a moment after its parts were created. A second call binds the users again, to the roles as they are
-/// then.
+/// Binds a user to each role, and waits until each user has exactly the rights that the table of rights gives to the user's role. The wait is needed because
+/// Kubernetes computes the rules of an aggregated ClusterRole a moment after the ClusterRoles that it aggregates were created. A second call in one test
+/// applies the same bindings again and checks the rights that the roles grant at that time.
 ///
 /// # Errors
 /// Fails if a role still allows too much or too little after [`STEP`], or if the API server refuses a binding.

@@ -41,7 +41,7 @@ impl Binaries {
     }
 }
 
-/// The folder of the user's cache.
+/// The user's cache folder for Berth, in which tests keep the programs of other projects that they have built.
 ///
 /// # Errors
 /// Fails if the environment names no cache folder.

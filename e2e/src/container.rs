@@ -103,7 +103,8 @@ impl Root {
         let (user, group) = launch.user.split_once(':').context("a user without a group")?;
         let mut args = vec!["-i".to_owned()];
         args.extend(launch.env.iter().map(|(name, value)| format!("{name}={value}")));
-        // A plus sign marks a number, because the container knows no names of users.
+        // In chroot's option `--userspec` a plus sign marks a number: without it chroot would look for a user of that name, and the container has no list of
+        // users.
         args.extend([chroot.to_owned(), format!("--userspec=+{user}:+{group}"), format!("--groups=+{group}")]);
         args.push(self.folder.display().to_string());
         args.extend(launch.command.iter().cloned());

@@ -94,7 +94,7 @@ impl ControlPlane {
         });
         write_kubeconfig(&kubeconfig, &url, &certificates.file("ca.crt"), "admin", &user)?;
         let client = client_from(&kubeconfig).await?;
-        // From here on the value `plane` removes the folder when it is dropped.
+        // The value `plane` now owns the control plane's folder, and removes the folder when it is dropped.
         let mut plane = ControlPlane {
             folder: own.keep(),
             certificates,
@@ -222,7 +222,7 @@ impl ControlPlane {
         }
     }
 
-    /// Waits until a program listens on a port. If another process took the port, the failure shows only here, and the control plane starts again
+    /// Waits until a program listens on a port. If another process took the port, this wait is the first step that fails, and the control plane starts again
     /// with other ports.
     async fn wait_port(&mut self, name: &str, port: u16, deadline: Instant) -> Result<()> {
         loop {

@@ -35,7 +35,7 @@ impl Target {
         for cluster in config.get_mut("clusters").and_then(Value::as_array_mut).into_iter().flatten() {
             let authority = cluster.pointer_mut("/cluster/certificate-authority");
             if let Some(Value::String(path)) = authority.filter(|path| path.as_str().is_some_and(|p| !p.is_empty())) {
-                // The function `join` leaves an absolute path unchanged.
+                // `Path::join` makes a relative path of the kubeconfig absolute, and leaves an absolute path unchanged.
                 *path = folder.join(&*path).display().to_string();
             }
         }

@@ -27,7 +27,7 @@ pub struct Helm {
 /// Result of a Helm command.
 #[derive(Clone, Debug)]
 pub struct HelmOutput {
-    /// True if the command succeeded.
+    /// True if the Helm command succeeded.
     pub ok: bool,
     /// Standard output.
     pub out: String,

@@ -66,17 +66,17 @@ pub const AUTOSCALER: Kind = kind("autoscaling/v2", "HorizontalPodAutoscaler", "
 pub const CONFIG_MAP: Kind = kind("v1", "ConfigMap", "configmaps", true);
 /// Deployment.
 pub const DEPLOYMENT: Kind = kind("apps/v1", "Deployment", "deployments", true);
-/// ValidatingAdmissionPolicy.
+/// The kind ValidatingAdmissionPolicy, by which the API server itself refuses objects.
 pub const VALIDATING_ADMISSION_POLICY: Kind =
     kind(ADMISSION, "ValidatingAdmissionPolicy", "validatingadmissionpolicies", false);
-/// ValidatingAdmissionPolicyBinding.
+/// The kind ValidatingAdmissionPolicyBinding, which puts a ValidatingAdmissionPolicy into force.
 pub const VALIDATING_ADMISSION_POLICY_BINDING: Kind =
     kind(ADMISSION, "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", false);
 /// Namespace.
 pub const NAMESPACE: Kind = kind("v1", "Namespace", "namespaces", false);
-/// MutatingWebhookConfiguration.
+/// The kind MutatingWebhookConfiguration of the API group admissionregistration.k8s.io.
 pub const MUTATING: Kind = kind(ADMISSION, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", false);
-/// ValidatingWebhookConfiguration.
+/// The kind ValidatingWebhookConfiguration of the API group admissionregistration.k8s.io.
 pub const VALIDATING: Kind =
     kind(ADMISSION, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", false);
 /// Secret.

@@ -102,7 +102,7 @@ impl Kueue {
         Ok(&self.minimal)
     }
 
-    /// A folder with Kueue's own CRDs and those of berth.dev. No webhook converts their objects.
+    /// A folder with Kueue's own CRDs and Berth's CRDs of the group berth.dev, none of which has a conversion webhook.
     ///
     /// # Errors
     /// Fails if the CRDs cannot be copied.
@@ -110,7 +110,7 @@ impl Kueue {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("berth-kueue-crds-{}-{serial}", std::process::id()));
-        // A killed run may have left a folder, and a later process may get the same process id.
+        // A killed test run may have left a folder of this name, because a later process may get the same process id.
         let _ = fs::remove_dir_all(&path);
         let folder = OwnFolder::make(path)?;
         for from in [self.sources.join("config/components/crd/bases"), repository().join("crds")] {

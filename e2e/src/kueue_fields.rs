@@ -52,12 +52,12 @@ pub const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
-    /// API versions of the object; an absent field means both versions.
+    /// API versions in which the good object of the group is sent; both versions if the field is absent.
     versions: Option<Vec<String>>,
     good: Value,
     #[serde(default)]
     refused: Vec<Written>,
-    /// Changes up to the limit of rules in CEL, with the new values by path.
+    /// Changes of the good object that go up to the limit of a rule in CEL and must be accepted, with the new values by path.
     #[serde(default)]
     accepted: Vec<BTreeMap<String, Value>>,
 }
@@ -70,7 +70,7 @@ struct Written {
     says: String,
     /// The new values by path; `null` removes a field.
     change: BTreeMap<String, Value>,
-    /// Changes of the good object that give the old object; absent if the case has no old object.
+    /// Changes of the good object that give the old object, which exists when the case's change is sent; absent if the case has no old object.
     of: Option<BTreeMap<String, Value>>,
 }
 
@@ -99,7 +99,7 @@ enum Expected {
     Kept,
     /// The case expects that the API server accepts the object.
     Accepted,
-    /// The API server accepts the object and fills the field with the value of the variant.
+    /// The API server accepts the object and fills in this default value for the field.
     Filled(Value),
 }
 
@@ -201,7 +201,7 @@ fn fields<'a>(node: &'a Value, place: &str) -> impl Iterator<Item = (&'a str, &'
 /// Cases that follow from a schema mechanically.
 struct Mechanical {
     group: usize,
-    /// Rules that have a case already.
+    /// Rules of the schema that have a case already, each by the place of its field and the words of its message.
     known: BTreeSet<(String, String)>,
     cases: Vec<Case>,
 }
@@ -286,7 +286,8 @@ fn ends(node: &Value, place: &str) -> bool {
 /// Words of the API server's messages about values that break a rule of the schema `node`.
 fn rules(node: &Value) -> Vec<String> {
     let mut reported = bad_fields::rules(node);
-    // The message about an integer that does not fit does not name the field, and the bounds of these fields are Kueue's own.
+    // The rule that an int32 has both bounds is left out for Kueue's kinds: no case can break it, because the API server's message about a too large integer
+    // names no field, and Kueue itself chose the bounds.
     reported.retain(|says| !says.starts_with("an int32 without"));
     if text(node, "/format") == "date-time" {
         // The API server reports a wrong type of a field of the format `date-time` with the word `date-time`.
@@ -315,7 +316,7 @@ fn values(node: &Value, good: &Value, says: &str) -> Vec<(Value, bool)> {
     match word(says).as_str() {
         "must be of" if says.ends_with("date-time") => vec![(json!("soon"), true), (another_type(node), true)],
         "must be of" => vec![(another_type(node), true)],
-        // The API server accepts each word of the list.
+        // The API server accepts each word of a field's `enum` and refuses another word.
         _ if says.starts_with("supported values") => {
             let all = items(node, "/enum").iter().map(|value| (value.clone(), false));
             std::iter::once((json!("no-such-word"), true)).chain(all).collect()

@@ -30,7 +30,7 @@ pub const SERVICE_ACCOUNT: &str = "berth-controller-manager";
 /// Time limit for a started manager to become ready, that is, to have listed all objects.
 const READY_LIMIT: Duration = Duration::from_secs(90);
 
-/// Time within which two requests for metrics may get the same text.
+/// Time within which a manager may answer two requests for its metrics with the same text.
 const SAME_TEXT: Duration = Duration::from_millis(1_100);
 
 /// Time limit for Berth's view to agree with fresh lists. Berth looks only every half minute for a kind that the API server did not serve at first,
@@ -224,8 +224,7 @@ impl Manager {
             kubeconfig.display().to_string(),
             "--webhook-bind-address".to_owned(),
             options.webhooks.map_or_else(|| "0".to_owned(), |port| format!("127.0.0.1:{port}")),
-            // The webhook server ends without a delay, because no proxy that would learn of the end late stands between the API server and this
-            // webhook.
+            // Berth's webhook server ends without a delay: the API server calls it directly, and not through a Service whose endpoints change late.
             "--webhook-shutdown-delay=0s".to_owned(),
             format!("--metrics-secure={}", options.reader.is_some()),
         ];
@@ -400,7 +399,7 @@ impl Manager {
         self.process.log()
     }
 
-    /// Port of its metrics endpoint.
+    /// Port of the manager's endpoint for metrics and debugging.
     pub fn metrics_port(&self) -> u16 {
         self.metrics_port
     }

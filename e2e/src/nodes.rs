@@ -60,7 +60,7 @@ pub struct Pool {
     pub machine: Machine,
     /// Further labels.
     pub labels: Vec<(String, String)>,
-    /// Further resources of each node.
+    /// Further resources of each node of the pool, with their amounts.
     pub offers: Vec<(String, String)>,
 }
 

@@ -75,13 +75,13 @@ impl Scope {
         Scope(namespace.to_owned())
     }
 
-    /// Whether an object belongs to this scope; `key` is `namespace/name`, or the name of a cluster-scoped object.
+    /// Whether the object with the key `key` belongs to this scope; a key is `namespace/name`, or the name of a cluster-scoped object.
     pub fn holds(&self, key: &str) -> bool {
         let Some(rest) = key.strip_prefix(&self.0) else { return false };
         self.0.is_empty() || rest.is_empty() || rest.starts_with('/') || (rest.starts_with('-') && !rest.contains('/'))
     }
 
-    /// Whether the sentence `sentence` names an object of this scope's namespace.
+    /// Whether the description `sentence` of a broken invariant names an object of this scope's namespace.
     fn named_in(&self, sentence: &str) -> bool {
         self.0.is_empty() || sentence.contains(&format!(" {}/", self.0))
     }
@@ -155,13 +155,13 @@ impl Observer {
         lock(&self.recorded).total
     }
 
-    /// From now on invariant L7 compares with the present template of the job `uid`, because the job's user edits the template.
+    /// The user of the job `uid` edits the job's template: from now on invariant L7 expects the edited template after an eviction of the job.
     pub fn user_edited(&self, uid: &str) {
         lock(&self.judge).user_edited(uid);
     }
 
-    /// No manager leads from now on, because the test has stopped all managers: actions that Berth must take within a time (invariants Q6, L3, L5) are
-    /// not due meanwhile. All other promises hold.
+    /// No manager leads from now on, because the test has stopped all managers: actions that Berth must take within a time (invariants Q6, L3, L5) are not due
+    /// meanwhile. All other invariants are judged as before.
     pub fn nobody_leads(&self) {
         let now = lock(&self.recorded).since_beginning(Instant::now());
         lock(&self.judge).nobody_leads(now);
@@ -234,7 +234,7 @@ impl Observer {
         Ok(self.broken_at(scope, now))
     }
 
-    /// The broken invariants in a scope, as the judge knows them at the time `now`.
+    /// The broken invariants in a scope that were not reported yet, as the judge knows them at the time `now`.
     fn broken_at(&self, scope: &Scope, now: Instant) -> Vec<Violation> {
         let now = lock(&self.recorded).since_beginning(now);
         let found = lock(&self.judge).verdict(now);

@@ -41,7 +41,7 @@ impl OwnFolder {
 impl Drop for OwnFolder {
     fn drop(&mut self) {
         if !self.kept {
-            // No caller is left to whom a failed removal could be reported.
+            // A failed removal of the folder is ignored, because a destructor has no caller to whom it could report the failure.
             let _ = fs::remove_dir_all(&self.path);
         }
     }

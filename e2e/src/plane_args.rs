@@ -39,7 +39,7 @@ pub(crate) fn api_server_args(certificates: &Certificates, store: &str, port: u1
         "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
         "--authorization-mode=RBAC".to_owned(),
         "--allow-privileged=true".to_owned(),
-        // Managed clouds enable this plugin: pods that request a device then tolerate the device's taint by themselves.
+        // Managed clouds enable the admission plugin ExtendedResourceToleration, which adds to pods that request a device the toleration of the device's taint.
         "--enable-admission-plugins=ExtendedResourceToleration".to_owned(),
         format!("--requestheader-client-ca-file={}", file("ca.crt")),
         "--requestheader-allowed-names=front-proxy-client".to_owned(),

@@ -47,8 +47,8 @@ pub async fn promtool(args: &[&str]) -> Result<(bool, String)> {
 }
 
 impl Prometheus {
-    /// Starts a Prometheus that scrapes the ports `targets` of this machine every second, over TLS and with the token `token`. Prometheus keeps the
-    /// labels of the series, as the chart's ServiceMonitor tells it to.
+    /// Starts a Prometheus that scrapes the ports `targets` of this machine every second, over TLS and with the token `token`. Prometheus keeps the labels of
+    /// the scraped series (`honorLabels`), as with the chart's ServiceMonitor.
     ///
     /// # Errors
     /// Fails if Prometheus cannot be built or does not start.

@@ -12,7 +12,7 @@ pub const NAMESPACE: &str = "quickstart";
 /// ClusterQueue of the quickstart.
 pub const CLUSTER_QUEUE: &str = "tpu";
 
-/// The nodes that the quota of the quickstart covers, and no more.
+/// The nodes of the quickstart: exactly as many in each tier as its quota covers.
 pub fn pools() -> Vec<Pool> {
     vec![
         Pool::tpu("reserved", 2, Tier::Reserved(NAMESPACE.to_owned())),

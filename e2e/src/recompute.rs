@@ -19,8 +19,8 @@ const MOST_REPORTED: usize = 20;
 pub(crate) struct Comparisons(Mutex<Option<(Instant, Value)>>);
 
 impl Comparisons {
-    /// An answer whose comparison began after this call: the answer of another caller who waited here at the same time, or the result of `ask`, which
-    /// is a status code and a body.
+    /// An answer of `/debug/recompute` whose comparison began after this call: the answer of another caller that waited at the same time, or the result of
+    /// `ask`, which is a status code and a body.
     ///
     /// # Errors
     /// Fails if `ask` fails or its result is no JSON.
@@ -38,8 +38,8 @@ impl Comparisons {
     }
 }
 
-/// The differences between the two views that concern a scope, and the faults that the engine finds in its own accounting; empty if there are none.
-/// An answer that does not say whether the views are equal is a difference, too.
+/// The differences between Berth's view and a view from fresh lists that concern a scope, and the faults that the engine finds in its own accounting; empty if
+/// there are none. An answer of `/debug/recompute` that does not say whether the views are equal is a difference, too.
 pub fn disagreements(answer: &Value, scope: &Scope) -> Vec<String> {
     let Some(equal) = answer.get("equal").and_then(Value::as_bool) else {
         return vec![format!("no answer: {answer}")];
@@ -56,7 +56,7 @@ pub fn disagreements(answer: &Value, scope: &Scope) -> Vec<String> {
         let (kept, fresh) = (&difference["incremental"], &difference["fresh"]);
         format!("{kind} {name} {}: Berth has {kept}, the lists say {fresh}", text(difference, "/field"))
     }));
-    // Differences that the answer does not name may concern any scope.
+    // If `/debug/recompute` does not name all differences, the unnamed ones may concern any scope.
     let more = answer.get("more").and_then(Value::as_u64).unwrap_or(0);
     if more > 0 {
         found.push(format!("{more} more differences"));
@@ -104,7 +104,7 @@ mod tests {
             Ok((200, asked.get().to_string()))
         };
         let one = || async { compared.newest(ask()).await.expect("an answer") };
-        // The first caller's comparison has begun when the two other callers ask, so these share the next one.
+        // The first caller's comparison has begun when the two other callers ask, so these two share the next comparison.
         assert_eq!(futures::join!(one(), one(), one()), (json!(1), json!(2), json!(2)));
         assert_eq!(one().await, json!(3), "an old answer says nothing");
         assert!(compared.newest(async { Ok((429, "busy".to_owned())) }).await.is_err());

@@ -431,7 +431,7 @@ pub async fn run_all(stage: &Stage, runs: Vec<Run<'_>>) -> Result<()> {
     if run_each(stage, AT_ONCE, runs).await? == 0 {
         return Ok(());
     }
-    // Objects outside of all scenarios are judged as well.
+    // At the end of the run the observer judges also the objects that belong to no scenario.
     stage.observer.conclude(REST).await?;
     stage.manager.recomputes().await?;
     // If only the periodic sweep found that a parked Workload can be admitted, the engine has missed a wake-up.
@@ -440,8 +440,8 @@ pub async fn run_all(stage: &Stage, runs: Vec<Run<'_>>) -> Result<()> {
     Ok(())
 }
 
-/// Runs scenarios as [`run_all`] does, at most `at_once` of them at the same time, but without a verdict of the observer on the whole run; for
-/// control planes whose observer is not asked. Returns the number of scenarios that ran.
+/// Runs scenarios as [`run_all`] does, at most `at_once` of them at the same time, but without a verdict of the observer on the complete run; for control
+/// planes whose observer is not asked. Returns the number of scenarios that ran.
 ///
 /// # Errors
 /// Fails with the failures of all failed scenarios.

@@ -39,7 +39,8 @@ pub fn pools() -> Vec<Pool> {
     ]
 }
 
-/// The change of an object of the example that shortens its waits, by the object's kind, and sets the running times of its pods.
+/// The patch of an object of examples/training-story for a run of the story: a QueuePolicy and a TrainingJob get shorter times, and a CheckpointStore gets the
+/// address of the S3 server.
 fn shortened(object: &Value, endpoint: &str) -> Value {
     match text(object, "/kind") {
         "CheckpointStore" => json!({"spec": {"s3": {"endpoint": endpoint}}}),
@@ -168,7 +169,7 @@ impl Story<'_> {
 
     async fn nodes_taken_back(&self, saved: i64) -> Result<()> {
         let gone = ["story-spot-0", "story-spot-1"];
-        // A cloud gives a spot node notice before it takes the node away, and the node's pods fail before the node is gone.
+        // The test imitates a cloud that takes spot nodes back: the kubelet gets notice and ends the pods as Failed before the node is gone.
         let failed = json!({"status": {"phase": "Failed", "reason": "Terminated",
             "message": "Pod was terminated in response to imminent node shutdown."}});
         for pod in POD.list(self.client, NAMESPACE).await? {
@@ -201,8 +202,8 @@ impl Story<'_> {
     }
 
     async fn production_comes(&self) -> Result<i64> {
-        // The training saves so often here that a regular checkpoint could be taken for the requested checkpoint, so the regular checkpoints are
-        // switched off.
+        // The training of the story saves so often that a regular checkpoint could be taken for the checkpoint that Berth requests, so the regular checkpoints
+        // are switched off.
         self.trainer.set_intervals(HERO, NEVER_MS, SAVING_TAKES_MS).await?;
         self.trainer.rest(HERO).await?;
         let last = self.trainer.saved(HERO).context("it has saved")?;

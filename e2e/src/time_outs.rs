@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::binaries::repository;
 
-/// Fields by which scenarios set time-outs, as they stand before the value.
+/// Fields by which scenarios set time-outs, as their source code writes them before the value.
 const FIELDS: [&str; 16] = [
     "  timeout: ",
     "backoffBaseSeconds: ",
@@ -32,7 +32,7 @@ struct Row {
     scenarios: Vec<String>,
     /// File below `tests`.
     file: String,
-    /// The text there that sets the time.
+    /// The text in the scenario's file that sets the time-out.
     source: String,
 }
 
@@ -40,7 +40,7 @@ impl Row {
     fn read(row: &str) -> Row {
         let cell = |number: usize| row.split(" | ").nth(number).unwrap_or_else(|| panic!("four cells: {row}"));
         let (file, source) = cell(2).split_once(": ").unwrap_or_else(|| panic!("file and source: {row}"));
-        // The first name is that of the suite.
+        // The second cell of a row names the suite before its scenarios, so the suite's name is skipped.
         let names = cell(1).split('`').skip(1).step_by(2).skip(1);
         Row {
             scenarios: names.map(str::to_owned).collect(),
@@ -56,7 +56,7 @@ fn rows() -> Vec<Row> {
     table.lines().filter(|line| line.starts_with("| ")).skip(1).map(Row::read).collect()
 }
 
-/// Whether a line of a scenario sets one of the fields to a time.
+/// Whether a line of a scenario's source sets one of the fields in `FIELDS` to a number.
 fn sets_a_time(line: &str) -> bool {
     let is_time = |value: &str| {
         let quoted = value.split('"').skip(1).any(|text| text.starts_with(|c: char| c.is_ascii_digit()));
@@ -65,7 +65,7 @@ fn sets_a_time(line: &str) -> bool {
     FIELDS.iter().filter_map(|field| Some(line.split_once(field)?.1)).any(is_time)
 }
 
-/// Every Rust file below a folder, by its path from there.
+/// Adds every Rust file below the folder `folder` to `found`: its path relative to `folder`, and its text.
 fn files(folder: &Path, below: &str, found: &mut Vec<(String, String)>) {
     for entry in fs::read_dir(folder.join(below)).unwrap() {
         let entry = entry.unwrap();

@@ -45,7 +45,7 @@ pub struct Run {
 /// Progress of all trainings so far.
 #[derive(Debug, Default)]
 struct Diary {
-    /// Runs by the uid of the Job that made the workers' pods.
+    /// Begun runs of trainings, by the uid of the Job that made the workers' pods.
     runs: BTreeMap<String, Run>,
     /// The last step that was saved, with its time, by the name of the TrainingJob.
     saved: BTreeMap<String, (i64, Instant)>,
@@ -115,7 +115,8 @@ impl Trainer {
     /// # Errors
     /// Fails if the job continues to save.
     pub async fn rest(&self, job: &str) -> Result<()> {
-        // The trainer's present round may have begun before the checkpoints were switched off, so the wait is for a complete round after it.
+        // The trainer's present round over the pods may have begun before the regular checkpoints were switched off, so the function waits for the end of the
+        // next round.
         let known = lock(&self.diary).looks + 2;
         wait::until(STEP, &format!("{job} saves no more"), || async {
             let rests = lock(&self.diary).rests(job, known);
@@ -156,7 +157,7 @@ struct Progress {
     since: Instant,
     /// Time at which the pod began to write its next checkpoint; `None` while it writes none.
     saving: Option<Instant>,
-    /// The requests to save that the pod has followed.
+    /// Berth's last request to save a checkpoint that the pod has followed, as in the pod's annotations.
     request: String,
 }
 

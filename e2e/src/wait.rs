@@ -22,16 +22,16 @@ const LONG_PERIOD: Duration = Duration::from_millis(250);
 const SELDOM: Duration = Duration::from_millis(500);
 
 tokio::task_local! {
-    /// The changes of the scenario that runs in this task, for its waits.
+    /// The source of notifications about changed objects of the scenario that runs in this task; the scenario's waits use it.
     static CHANGES: Changes;
 }
 
-/// A source of notifications for waits that objects have changed.
+/// A source of notifications that objects have changed, at which a wait looks at the awaited state again.
 #[derive(Clone, Debug)]
 pub struct Changes(watch::Receiver<u64>);
 
 impl Changes {
-    /// A source that notifies waits of each value that the sender of the channel `changes` sends.
+    /// A source that notifies waits of each number that is sent into the channel `changes`: the number of observed changes so far.
     #[must_use]
     pub fn new(changes: watch::Receiver<u64>) -> Changes {
         Changes(changes)
@@ -96,7 +96,7 @@ pub enum Seen<T> {
 }
 
 impl Seen<()> {
-    /// `Yes` if `there` is true, otherwise `NotYet` with the description.
+    /// [`Seen::Yes`] if `there` is true, that is, if the wanted state has come; otherwise [`Seen::NotYet`] with the description of the observed state.
     pub fn when(there: bool, description: impl FnOnce() -> String) -> Seen<()> {
         if there { Seen::Yes(()) } else { Seen::NotYet(description()) }
     }

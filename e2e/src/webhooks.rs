@@ -48,8 +48,8 @@ pub async fn install(client: &Client, port: u16, failure_policy: &str) -> Result
     Ok(())
 }
 
-/// True if the API server calls Berth's webhooks. The function sends a ResourceFlavor that nothing but Berth refuses. A manager is ready when it has
-/// written its certificates into the configurations; the API server reads these later.
+/// True if the API server calls Berth's webhooks. The function sends a ResourceFlavor that nothing but Berth refuses. The check is needed although the manager
+/// is ready: a ready manager has written its certificate authority into the webhook configurations, which the API server reads later.
 ///
 /// # Errors
 /// Never fails because of the API server: the result contains the API server's message.
@@ -167,8 +167,8 @@ mod tests {
         }
     }
 
-    /// Kueue's webhooks, of kinds that Berth knows, by their names without `.kb.io`: `docs/migrate-from-kueue.md` names the two that Berth does not have,
-    /// because the leader adds the finalizers.
+    /// Kueue's webhooks, of kinds that Berth knows, by their names without `.kb.io`: Berth has no counterpart of two of Kueue's webhooks, which
+    /// `docs/migrate-from-kueue.md` names, because Berth's leader adds the finalizers of these two kinds.
     #[test]
     fn kueue_webhooks_have_counterparts_except_two_documented_ones() {
         let absent = ["mclusterqueue", "mresourceflavor"];
@@ -218,7 +218,7 @@ mod tests {
                     assert!(webhook.get("namespaceSelector").is_none(), "they live in no namespace: {webhook}");
                     continue;
                 }
-                // Berth itself writes the namespaces of the opted-in webhooks, from its configuration.
+                // The chart's opted-in webhooks select a namespace that does not exist: Berth writes the namespaces of its configuration in its place.
                 let (operator, names) = if kinds::text(webhook, "/name").contains("-opted-in.") {
                     ("In", json!(["none.berth.dev"]))
                 } else {
@@ -236,8 +236,8 @@ mod tests {
         let of = |name: &str| conditions(&list, name);
         let opted_in = of("mjob-opted-in.berth.dev");
         let of_job_sets = &opted_in["not-of-a-job-set"];
-        // The owner's kind alone is a statement of the pod's author, and an owner reference to an object that does not control the pod proves
-        // nothing.
+        // The match condition also checks the labels of a Job: its author can write the kind JobSet into an owner reference, and an owner that does not control
+        // the Job proves nothing.
         for part in [
             "owner.kind == 'JobSet'",
             "'jobset.x-k8s.io/'",
@@ -250,7 +250,7 @@ mod tests {
         assert!(!of("mjob.berth.dev").contains_key("not-of-a-job-set"), "what names a queue is always asked about");
     }
 
-    /// Names and expressions of a webhook's match conditions.
+    /// The match conditions of the webhook `name`: each condition's expression by its name.
     fn conditions(list: &Value, name: &str) -> std::collections::BTreeMap<String, String> {
         let webhook = list.as_array().unwrap().iter().find(|webhook| kinds::text(webhook, "/name") == name).unwrap();
         let all = kinds::items(webhook, "/matchConditions").iter();
@@ -258,8 +258,8 @@ mod tests {
         all.map(|condition| (text(condition, "/name"), text(condition, "/expression"))).collect()
     }
 
-    /// Berth and a Kueue beside it start and stop jobs themselves. A change of a job that waits and goes on waiting, or of a job that is being
-    /// deleted, is not reviewed.
+    /// The API server does not ask the webhooks of Jobs and JobSets about a change by Berth, or by a Kueue that runs beside Berth, because both start and stop
+    /// jobs themselves. A change of a job that waits and goes on waiting, or of a job that is being deleted, is not reviewed either.
     #[test]
     fn job_changes_are_reviewed_where_they_may_start_or_stop() {
         let list = webhooks("mutating-webhooks.yaml", 1, "Fail").unwrap();
@@ -377,7 +377,7 @@ mod tests {
             panic!("{opted_in}")
         };
         assert_eq!(kinds::text(of_no_parent, "/expression"), format!("!({})", kinds::text(waits, "/expression")));
-        // A pod that has its node already could not wait for another node.
+        // Pods of a DaemonSet and mirror pods are not reviewed: such a pod is made for one node and cannot wait for another node.
         let part = "owner.kind == 'DaemonSet' && owner.apiVersion.startsWith('apps/')";
         assert!(kinds::text(owners, "/expression").contains(part), "{owners}");
         assert!(kinds::text(no_mirror, "/expression").contains("'kubernetes.io/config.mirror'"), "{no_mirror}");

@@ -36,8 +36,8 @@ fn figure(part: &Part, name: &str) -> Result<f64> {
     part.figure(name).with_context(|| format!("no figure {name:?}"))
 }
 
-/// Checks the operator's peak memory: at most `beside` MB without the pages of the program, because a build that is not optimised has three times as
-/// many pages; and in the release build at most `in_all` MB with these pages.
+/// Checks the operator's peak memory: at most `beside` MB without the memory pages of its program file, which are three times as many in a build that is not
+/// optimised; and in the release build at most `in_all` MB with these pages.
 fn memory(part: &Part, beside: f64, in_all: f64) -> Result<()> {
     let peak = figure(part, "peak memory of the operator")?;
     let program = figure(part, "pages of its program in memory")?;
@@ -54,7 +54,7 @@ async fn workloads_cost_one_status_write_each() -> Result<()> {
     let of = |what: &str| requests.get(what).copied().unwrap_or(0) as f64;
     let (statuses, wall) = (of("apply workloads/status"), figure(&part, "wall")?);
     ensure!(statuses >= count, "every admission is a write: {statuses} for {count}");
-    // Reasons to wait have a rate limit of 60 at once and then ten a second, so a slow machine has more writes of them.
+    // Berth limits its writes of reasons why Workloads wait to 60 at once and then ten a second, so a slower run has more of these writes.
     let reasons = 60.0 + 10.0 * wall;
     ensure!(statuses <= 1.05 * count + reasons, "{statuses} status writes for {count} workloads in {wall} s");
     let queues = of("patch clusterqueues/status") + of("patch localqueues/status");
@@ -83,12 +83,12 @@ async fn jobs_cost_few_writes_each() -> Result<()> {
     );
     let events = figure(&part, "events per job by Berth")?;
     ensure!(events <= 5.5, "{events} events per job");
-    // The goal of 50 MB is for ten times as many jobs, and `make bench` checks that goal. Huge pages alone took 12 MB here.
+    // `make bench` checks the goal of 50 MB with ten times as many jobs. In this test huge pages alone took 12 MB of Berth's memory.
     memory(&part, 20.0, 50.0)
 }
 
-/// Compares counts and memory, never times: for Workloads with Kueue's minimalkueue, whose requests are limited, and for Jobs with Kueue's manager.
-/// Both Berth and Kueue are restarted, and the memory and requests of their first lists are compared as well.
+/// Compares counts and memory, never times: for Workloads with Kueue's minimalkueue, whose requests are limited, and for Jobs with Kueue's manager. Both Berth
+/// and Kueue are restarted, and the test also compares the peak memory that each needs after its restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn berth_needs_fewer_requests_and_less_memory_than_kueue() -> Result<()> {
     let Some(kueue) = tokio::task::spawn_blocking(Kueue::asked).await?? else {
@@ -107,7 +107,8 @@ async fn berth_needs_fewer_requests_and_less_memory_than_kueue() -> Result<()> {
             |names: [&str; 2]| -> Result<[f64; 2]> { Ok([figure(&parts[0], names[0])?, figure(&parts[1], names[1])?]) };
         let [berth, kueue] = both(requests)?;
         ensure!(berth > 0.5 && berth < kueue, "{shape}: {berth} requests by Berth, {kueue} by {other}");
-        // The pages of the program are left out, because a build of Berth that is not optimised has three times as many pages of its program.
+        // The comparison of memory leaves out the memory pages of Berth's program file, because a build of Berth that is not optimised has three times as many
+        // of them.
         let program = both(["pages of its program in memory"; 2])?;
         for what in ["peak memory of the operator", "idle after a restart: peak memory"] {
             let peak = both([what; 2])?;

@@ -147,7 +147,7 @@ async fn served_versions(plane: &ControlPlane) -> Result<()> {
     Ok(())
 }
 
-/// An object, with the words that `kubectl get` must show: always, and only with `-o wide`.
+/// An object with the words that `kubectl get` must show about it: `always`, and the words that it shows only with `-o wide`.
 struct Shown {
     resource: &'static str,
     object: Value,
@@ -235,7 +235,7 @@ fn plain() -> Value {
     })
 }
 
-/// Replaces the value `from` of each field `template` by `to`, for the word `plain` in the cases and the template as it is stored.
+/// Replaces the value `from` of each field `template` by `to`: the cases write a word such as `plain` in place of a pod template.
 fn with_template(value: &Value, from: &Value, to: &Value) -> Value {
     match value {
         Value::Object(map) => map

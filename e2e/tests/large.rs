@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// Bytes of memory that the chart allows Berth.
 const CHART: u64 = 512 << 20;
 
-/// The number of jobs, and the megabytes of memory into which they must fit.
+/// The number of large jobs in the test, and the megabytes of memory that Berth may use with them.
 fn size() -> (usize, f64) {
     let many = std::env::var("BERTH_LARGE").ok().and_then(|text| text.parse().ok());
     // The texts of 60 jobs alone take 60 MB, and the chart gives Berth 512 MiB.

@@ -78,13 +78,14 @@ impl Audit {
         self.folder.join("audit.log")
     }
 
-    /// Arguments for the API server. The API server writes the log before it answers, so no entry is ever dropped.
+    /// Arguments with which the API server writes this audit log. The API server writes the log before it answers a request, so no entry is ever dropped.
     pub fn args(&self) -> Vec<String> {
         vec![
             format!("--audit-policy-file={}", self.policy().display()),
             format!("--audit-log-path={}", self.log().display()),
             "--audit-log-mode=blocking".to_owned(),
-            // The size limit of a log file is above the size of any run's log, because the benchmark does not read rotated files.
+            // The audit log's size limit, above which the API server begins another file, is larger than the log of any run, because the benchmark reads only
+            // one file.
             "--audit-log-maxsize=100000".to_owned(),
         ]
     }

@@ -161,7 +161,7 @@ async fn measured(bed: &Bed, settings: &Settings, kind: &Kind) -> Result<Part> {
     Ok(part)
 }
 
-/// Runs the Jobs with the fewest writes that a queue needs; returns the wall time and the writes.
+/// Runs the Jobs without an operator, by the fewest writes that a queueing operator needs (the module [`least`]); returns the wall time and the writes.
 async fn by_the_least(bed: &Bed, total: usize) -> Result<(Duration, ByAgent)> {
     eprintln!("bench: {total} jobs by the least writes of a queue");
     let from = bed.audit.mark();
@@ -205,7 +205,7 @@ pub(super) fn name(n: usize) -> String {
     format!("job-{n}")
 }
 
-/// Name of the queue of the n-th Job.
+/// Name of the LocalQueue of the n-th Job, and of its ClusterQueue.
 pub(super) fn queue(n: usize) -> String {
     format!("queue-{}", n % QUEUES)
 }

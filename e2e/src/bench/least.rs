@@ -1,4 +1,4 @@
-//! The fewest writes that a queue outside of the API server needs for a Job: the wall time of these writes is the time of an operator whose
+//! The fewest writes that a queueing operator outside of the API server needs for a Job: the wall time of these writes is the time of an operator whose
 //! decisions, watches and events cost nothing.
 //!
 //! A Job that was created suspended needs a Workload, the status that admits the Workload, and the start of the Job; if other Jobs wait for its

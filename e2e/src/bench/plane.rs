@@ -28,8 +28,8 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Starts a control plane with the CRDs and the rights of the measured program. Without `controllers` only etcd and the API server go on running:
-    /// Workloads without jobs need no controllers, and the controllers would use time of the two measured cores.
+    /// Starts a control plane with the CRDs and the rights of the measured program. If the parameter `controllers` is false, only etcd and the API server go on
+    /// running: Workloads without jobs need no controllers, and the controllers would use time of the two measured cores.
     ///
     /// # Errors
     /// Fails if the control plane does not start.

@@ -34,7 +34,7 @@ pub struct Shape {
     pub name: String,
     /// Cohorts.
     pub cohorts: usize,
-    /// ClusterQueues of each cohort.
+    /// Number of ClusterQueues in each cohort of the shape.
     pub queues: usize,
     /// Classes.
     pub classes: Vec<Class>,
@@ -42,7 +42,7 @@ pub struct Shape {
 
 /// Cpus of each queue.
 pub const NOMINAL: u32 = 20;
-/// Borrowing limit of each queue in cpus.
+/// Borrowing limit of each ClusterQueue in cpus.
 pub const BORROWING: u32 = 100;
 
 /// One Workload to be created.

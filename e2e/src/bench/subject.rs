@@ -164,7 +164,7 @@ impl Kind {
             }
             let ready = match health {
                 Some(port) => matches!(http_get(port, "/readyz").await, Ok((200, _))),
-                // A program without a readiness endpoint counts as ready after `FILLED`, because its caches are filled within moments.
+                // A program without a readiness endpoint counts as ready after the time `FILLED`, because it fills its caches faster than that.
                 None => begun.elapsed() >= FILLED,
             };
             if ready {

@@ -203,7 +203,7 @@ struct Drive<'a> {
     created_at: Duration,
     /// Sum of the times to admission and number of admissions, by class.
     waits: Vec<(Duration, u32)>,
-    /// Cpu-seconds between admission and end, summed over all Workloads.
+    /// Used quota in cpu-seconds: the cpus of each Workload times the seconds from its admission to its end, summed over all Workloads.
     used: f64,
     evictions: u32,
 }
@@ -334,7 +334,7 @@ impl<'a> Drive<'a> {
             return 0;
         }
         item.counted = true;
-        // The watch may show a Workload before its creation is answered; then the Workload's wait was too short to be measured.
+        // The watch may show a Workload's admission before the answer to its creation has arrived: the time to admission of such a Workload counts as zero.
         let wait = item.created.map_or(Duration::ZERO, |created| now.saturating_duration_since(created));
         if let Some((sum, count)) = self.waits.get_mut(item.class) {
             *sum += wait;
@@ -372,7 +372,7 @@ async fn create_all(
         tokio::spawn(async move {
             let outcome = plane::create(&client, &path, &object).await;
             drop(slot);
-            // The receiver of the results is gone if the run has failed.
+            // A failed send is ignored: the run that receives the results of the creations is gone if it has failed.
             let _ = done.send(match outcome {
                 Ok(()) => Done::Created(index, Instant::now()),
                 Err(e) => Done::Failed(e),

@@ -50,7 +50,7 @@ fn main() -> Result<()> {
 async fn run_until_signal() -> Result<()> {
     let once = std::env::var("DEMO_ONCE").is_ok_and(|v| v == "1");
     let mut asked_to_end = signal(SignalKind::terminate())?;
-    // From the first file with a key on, every file and process of the demo is removed when its owner is dropped.
+    // A signal ends the demo by dropping the future `run`, which removes the demo's files, also those with keys, and ends its processes.
     tokio::select! {
         outcome = run(once) => outcome,
         _ = tokio::signal::ctrl_c() => stopping(),
@@ -315,7 +315,7 @@ fn verify(rows: &BTreeMap<String, Row>) -> Result<()> {
         let astray = row.tiers.iter().any(|t| !t.is_empty() && *t != row.flavor);
         ensure!(!astray, "{name} was admitted to {} and ran on {:?}", row.flavor, row.nodes);
     }
-    // The map has the jobs in the order of their names, which is the order of admission for equal creation times.
+    // The map `rows` has the jobs in the order of their names, in which Berth admits jobs of equal creation time.
     let first = rows.values().next().map_or("", |row| row.flavor.as_str());
     ensure!(first == "reserved", "the first of the equal jobs was admitted to {first}, and not to reserved");
     for tier in ["reserved", "on-demand", "spot"] {

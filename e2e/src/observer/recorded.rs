@@ -29,10 +29,10 @@ pub(super) enum Role {
     Written,
 }
 
-/// An object's place in the recorded observations: its kind and its key.
+/// Kind and key of an observed object, by which the observations about the object are kept.
 pub(super) type Slot = (&'static str, String);
 
-/// Moment from which the judge counts time.
+/// Start of the observations, from which the judge of the invariants counts time.
 struct Beginning(Instant);
 
 impl Default for Beginning {
@@ -45,11 +45,11 @@ impl Default for Beginning {
 #[derive(Default)]
 pub(super) struct Recorded {
     beginning: Beginning,
-    /// Changes that were not judged yet.
+    /// Observed changes of objects that the judge of the invariants has not got yet.
     pub(super) fresh: Vec<Change>,
     /// Last known revision and state of every object of the judged kinds.
     latest: BTreeMap<Slot, (u64, DynamicObject)>,
-    /// Revisions at which objects ended.
+    /// Revisions (resourceVersions) at which objects of the judged kinds were deleted.
     gone: BTreeMap<Slot, u64>,
     /// Number of changes of each object, and the time at which the last change was seen.
     pub(super) touched: BTreeMap<Slot, (u64, Instant)>,
@@ -57,7 +57,7 @@ pub(super) struct Recorded {
     contents: BTreeMap<Slot, u64>,
     /// Number of changes of objects of the judged kinds.
     pub(super) total: u64,
-    /// Kinds that have been listed.
+    /// Kinds that the observer has listed at least once.
     listed: BTreeSet<&'static str>,
     /// Spans of revisions (first exclusive, last inclusive) of which the observer has only a list, which shows only the objects that existed at the
     /// end of the span.
@@ -69,17 +69,18 @@ pub(super) struct Recorded {
 }
 
 impl Recorded {
-    /// A time as the judge counts it.
+    /// The time from the start of the observations to the moment `at`, by which the judge of the invariants counts.
     pub(super) fn since_beginning(&self, at: Instant) -> Duration {
         at.saturating_duration_since(self.beginning.0)
     }
 
-    /// How many kinds have been listed.
+    /// Number of kinds that the observer has listed at least once.
     pub(super) fn listed(&self) -> usize {
         self.listed.len()
     }
 
-    /// Whether states of the revision `revision` may be missing from the observations.
+    /// Whether objects may have had states at the revision `revision` that the observer has not seen, because it has only a list of them, or is still listing
+    /// them.
     pub(super) fn is_blind_at(&self, revision: u64) -> bool {
         let within = |(after, upto): &(u64, u64)| *after < revision && revision <= *upto;
         self.blind.iter().any(within) || self.listing.values().any(|after| *after < revision)

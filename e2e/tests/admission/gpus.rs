@@ -58,7 +58,7 @@ pub(crate) async fn tiers(stage: &Stage) -> Result<()> {
 
     s.create(devices(&s, "first")).await?;
     runs_in_tier(&s, "first", 1, "reserved").await?;
-    // Half of the reservation is left, which is too little for two pods; the job is not split over two tiers.
+    // Half of the GPUs of the reserved tier are free, which is too little for the two pods of the job `wide`; the job is not split over two tiers.
     s.create(devices(&s, "wide").pods(2)).await?;
     runs_in_tier(&s, "wide", 2, "on-demand").await?;
     s.create(devices(&s, "second")).await?;

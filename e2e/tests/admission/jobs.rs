@@ -10,8 +10,8 @@ use berth_e2e::scenario::Stage;
 use berth_e2e::wait::{self, STEP, Seen};
 use serde_json::json;
 
-/// Each controller that the annotation names removes its name with kubectl, as any controller might; only when no name is left may the job be
-/// admitted.
+/// The annotation `kueue.x-k8s.io/admission-gated-by` of a Job names two controllers: the test removes one name after the other with kubectl, as these
+/// controllers would, and the Job is admitted only when no name is left.
 pub(crate) async fn gated(stage: &Stage) -> Result<()> {
     const GATES: &str = "kueue.x-k8s.io/admission-gated-by";
     let s = stage.scenario("gated").await?;
@@ -68,7 +68,7 @@ pub(crate) async fn fewer_pods(stage: &Stage) -> Result<()> {
     let stopped = s.get_job("endless").await?;
     ensure!(stopped["spec"]["suspend"] == json!(true) && size(&stopped) == (Some(6), Some(6)), "{}", stopped["spec"]);
     s.object_is(CLUSTER_QUEUE, &s.name("cq"), "one cpu reserved", |q| reserved(q, "total") == 1000).await?;
-    // With one cpu more in quota the job comes back with one pod more.
+    // With one cpu more of free quota the stopped job is admitted again with one pod more.
     s.remove("holder").await?;
     WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"active": true}})).await?;
     s.job_is("endless", "running with four pods", |j| j["spec"]["suspend"] == json!(false) && size(j).0 == Some(4))

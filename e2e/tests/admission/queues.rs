@@ -121,7 +121,7 @@ pub(crate) async fn namespace_selector(stage: &Stage) -> Result<()> {
     let s = stage.scenario("namespaces").await?;
     s.simple_queue("2", &json!({"namespaceSelector": {"matchLabels": {"team": "blue"}}})).await?;
     s.create(s.job("outsider")).await?;
-    // Berth may see the job before its queue, and the Workload has another message until then.
+    // Berth may see the job before its queue, and until it sees the queue the Workload has another message.
     s.workload("outsider", "told that its namespace is not selected", |w| {
         let message = condition_object(w, "QuotaReserved").map(|c| text(c, "/message")).unwrap_or_default();
         message.contains("namespace doesn't match ClusterQueue selector")

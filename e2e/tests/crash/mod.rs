@@ -300,7 +300,7 @@ fn other_rows() -> Vec<Row> {
         row(
             "probe-surplus",
             "ProbeSurplus",
-            // The other list of a TrainingJob's pods, by which Berth counts their nodes, has a page size of 250.
+            // Berth also lists a TrainingJob's pods to count their nodes: the page size of 250 distinguishes that request from this row's request.
             |a| does(a, "list", "pods") && a.query.contains("training-job-uid") && !a.query.contains("limit=250"),
             elastic::shrinks,
         ),
@@ -351,8 +351,8 @@ async fn run_story(stage: &Stage, proxy: &Proxy, row: Row, name: &str, fault: Fa
     Ok(())
 }
 
-/// Faults that the rows of the crash table are tested with. Each refusal is repeated only twice, because the number of tries must not matter and the
-/// pauses between them cost time.
+/// Faults that the rows of the crash table are tested with. A lost or refused request is repeated only twice, because the number of tries must not matter and
+/// the pauses between tries cost time.
 const WAVES: [(&str, Fault, u32); 6] = [
     ("before", Fault::KillBefore, 1),
     ("after", Fault::KillAfter, 1),
@@ -383,12 +383,12 @@ const FEW: [&str; 5] = ["create-workload", "reserve", "start", "finish", "let-go
 
 /// Names of the faults that rows of other job kinds are tested with, because Berth treats a refusal in the same way for all job kinds.
 const OTHER_WAVES: [&str; 4] = ["before", "after", "lost-reply", "conflict"];
-/// Rows that are tested with all faults although they are of other job kinds: one request is sent for many pods, and is repeated as long as the job
-/// may save.
+/// Rows that are tested with all faults although they are of other job kinds: a request to save goes to many pods, and Berth repeats it as long as the job may
+/// save.
 const SAVE_ROWS: [&str; 2] = ["notify-pods", "ask-to-save"];
 
-/// Tells the observer whether a manager leads, and never ends. Actions that Berth must take within a time (invariant L3) are not due while Berth is
-/// dead, because the time of a start depends on the machine.
+/// Reports to the observer again and again whether Berth's manager leads, which it does when it is ready, because leader election is off; the function never
+/// ends. Actions that Berth must take within a time (invariant L3) are not due while Berth is dead, because the time of a start depends on the machine.
 async fn reports_when_nobody_leads(stage: &Stage) {
     loop {
         if matches!(stage.manager.readiness().await, Ok((200, _))) {

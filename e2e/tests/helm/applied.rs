@@ -1,5 +1,5 @@
-//! Tests of charts/kustomize on a control plane, applied as its first line says; and of the chart's objects for a cluster with the Prometheus
-//! operator, validated by that operator's own CRDs.
+//! Tests of charts/kustomize on a control plane, applied by the command in the first line of its kustomization.yaml; and of the chart's objects for a cluster
+//! with the Prometheus operator, validated by that operator's own CRDs.
 
 use anyhow::{Context, Result, ensure};
 use berth_e2e::binaries::{self, repository};
@@ -71,7 +71,7 @@ async fn upgraded(plane: &ControlPlane, client: &Client) -> Result<()> {
     plane.kubectl(&[&apply[..], &["--force-conflicts"]].concat()).await.map(drop)
 }
 
-/// The chart's objects for the Prometheus operator, which its values switch on.
+/// The chart's objects for the Prometheus operator, which the chart renders if its values `prometheus` say so.
 async fn monitors(plane: &ControlPlane) -> Result<Vec<Value>> {
     let path = plane.folder().join("monitored.json");
     let on = json!({"enabled": true, "labels": {"team": "a"}});

@@ -43,7 +43,7 @@ impl World {
         self.helm.ok(&args).await
     }
 
-    /// A manager with the arguments that the Deployment gives it, apart from the addresses.
+    /// A manager with the arguments in the release's Deployment, apart from the addresses.
     async fn manager(&self, webhooks: Option<u16>) -> Result<Manager> {
         let deployment = self.deployment().await?;
         let given = items(&deployment, "/spec/template/spec/containers/0/args");
@@ -144,7 +144,8 @@ async fn upgraded_beside_a_running_berth(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// A job runs under the rights of the release. The webhooks are switched off, because no kubelet serves them in this test.
+/// A job runs while Berth's manager has the rights of the release's service account, and no others. The webhooks are switched off, because no kubelet serves
+/// them in this test.
 async fn runs_a_job(world: &World, observer: &Observer) -> Result<()> {
     world.helm("upgrade", &["--reuse-values", "--set", "webhook.enabled=false"]).await?;
     ensure!(world.mutating().await?.is_none(), "the webhooks are gone");

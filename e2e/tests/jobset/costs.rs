@@ -26,12 +26,13 @@ const TENTHS: u64 = 75;
 const JOBS: u64 = 40;
 const JOB_TENTHS: u64 = 65;
 
-/// Number of writes for a Job that is alone in its queue, including its Workload: the Workload is created, gets quota and is admitted at once, is
-/// started, ready, finished, and released. The second number is the most status writes of a queue: when the Job waits, runs, and has ended.
+/// The first number of `ALONE` is the most writes to a Job that is alone in its queue and to its Workload: the Workload is created, gets quota and is admitted
+/// at once, is started, ready, finished, and released. The second number of `ALONE` is the most writes to the status of the Job's LocalQueue: when the Job
+/// waits, runs, and has ended.
 const ALONE: (u64, u64) = (6, 3);
-/// The two numbers of `ALONE` for a JobSet of eight Jobs that is alone in its queue: Berth may write its Workload once more with the Jobs that have
-/// succeeded. A further write is needed if a slow machine takes longer from the end of the first Job to the end of the JobSet than Berth waits for
-/// more ends.
+/// The two numbers of `ALONE` for a JobSet of eight Jobs that is alone in its queue: Berth may write the JobSet's Workload once more, with the Jobs that have
+/// succeeded. Berth writes the JobSet's Workload once more than that if a slow machine takes longer from the end of the first Job to the end of the JobSet than
+/// Berth waits for more ends.
 const SET_ALONE: (u64, u64) = (7, 5);
 const WAITS_FOR_ENDS: SignedDuration = SignedDuration::from_secs(5);
 
@@ -95,8 +96,8 @@ pub(crate) async fn an_end_apart_from_the_others(stage: &Stage, audit: &Audit) -
     );
     let (own, _) = ALONE;
     ensure!(apart.objects < own + ENDS, "more than one write for an end: {apart:?}, {own} for ends together");
-    // The number of status writes for Jobs that end together depends on the number of changes within a second, so the bound is that of a Job that is
-    // alone.
+    // The number of queue status writes for Jobs that end together depends on the number of changes within a second, so the bound for Jobs that end apart
+    // starts from the number for a single Job (`ALONE`).
     ensure!(apart.queues < ALONE.1 + ENDS, "more than one status for an end: {apart:?}");
     for name in ["together", "apart"] {
         JOBSET.delete(&s.client, &s.namespace, name).await?;
@@ -117,7 +118,8 @@ struct Written {
     status_writes: u64,
     /// Number of all writes but those to statuses of queues: writes to jobs and Workloads, including the statuses of Workloads.
     objects: u64,
-    /// Number of writes to the status of the only LocalQueue. The status of the ClusterQueue, which belongs to no namespace, is written as often.
+    /// Number of writes to the status of the scenario's only LocalQueue. The count of the ClusterQueue's status, which Berth writes as often, is not in the
+    /// figures, because a ClusterQueue belongs to no namespace.
     queues: u64,
 }
 
@@ -231,8 +233,8 @@ async fn nobody_left(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Checks the API server's count of Berth's writes for the namespace's only job since the mark `from`: the writes to the job's own objects, and to
-/// the status of its LocalQueue. The status of the ClusterQueue, which belongs to no namespace, is written as often.
+/// Checks the API server's count of Berth's writes for the namespace's only job since the mark `from`: the writes to the job's own objects, and to the status
+/// of its LocalQueue. Berth's writes to the status of the ClusterQueue, which belongs to no namespace, are not counted.
 fn alone(s: &Scenario<'_>, audit: &Audit, from: u64, (what, (own, statuses)): (&str, (u64, u64))) -> Result<()> {
     let writes = by_berth(s, audit, from)?;
     ensure!(writes.get("create workloads") == Some(&1), "one Workload for one {what}: {writes:?}");

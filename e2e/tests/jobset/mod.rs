@@ -257,7 +257,7 @@ async fn policy_alone_sends_it_to_the_next_tier(stage: &Stage) -> Result<()> {
         let (now, written) = (template(&stopped), template(&manifest));
         ensure!(now.pointer(field) == written.pointer(field), "{field}: {now}");
     }
-    // The second start works on Jobs that were made from the JobSet's own, restored template.
+    // The JobSet is started a second time: its Jobs were made from the template that its user wrote and that Berth has restored.
     WORKLOAD.patch(&s.client, &s.namespace, name, &json!({"spec": {"active": true}})).await?;
     for pod in running(&s, "train").await? {
         ensure!(pod["spec"]["nodeSelector"].get("cloud.google.com/gke-spot").is_none(), "{}", pod["spec"]);

@@ -43,7 +43,7 @@ impl Story {
         self.world.plane.kubectl(&args).await
     }
 
-    /// Installs Kueue's chart with the chart's own configuration, apart from the frameworks.
+    /// Installs Kueue's chart with the test's configuration of Kueue, to which the addresses of the chart's default configuration are added.
     async fn installs_kueue(&self) -> Result<()> {
         let mut config = configuration();
         let addresses = json!({"health": {"healthProbeBindAddress": ":8081"}, "metrics": {"bindAddress": ":8443"},

@@ -44,7 +44,8 @@ pub(crate) async fn refused_with_words(stage: &Stage) -> Result<()> {
         json!({"apiVersion": "berth.dev/v1alpha1", "kind": "QueuePolicy", "metadata": {"name": s.name("bad")},
             "spec": spec})
     };
-    // Server-side apply reads lists before it evaluates any rule of the CRD; the refusals of every field are in e2e/cases/fields.
+    // A duplicate in a list of QueuePolicy has a case in this test, because server-side apply refuses it before any rule of the CRD is evaluated;
+    // e2e/cases/fields has the refusals of every field.
     for (spec, words) in [
         (json!({}), "one of the fields in [clusterQueues clusterQueueSelector] must be set"),
         (json!({"clusterQueues": ["a", "a"]}), "spec.clusterQueues"),
@@ -91,7 +92,7 @@ pub(crate) async fn labels_and_conflicts_are_reported(stage: &Stage) -> Result<(
     let words = format!("ClusterQueue {}: spec.priorityFromLabel gives way to that of QueuePolicy {own}", s.name("cq"));
     ensure!(message(&shown, "Active").contains(&words), "{}", shown["status"]);
     ensure!(condition(&shown, "Active") == "False", "{}", shown["status"]);
-    // The section that only the younger policy has applies to the queue.
+    // The section `spec.admission`, which only the younger QueuePolicy has, applies to the queue.
     s.create(s.job("one-more").endless()).await?;
     let limit = format!("QueuePolicy {rival}: spec.admission.maxJobs");
     s.workload("one-more", "the limit", |w| message(w, "QuotaReserved").contains(&limit)).await?;
@@ -120,10 +121,10 @@ pub(crate) async fn preemption_is_bounded(stage: &Stage) -> Result<()> {
         s.create(s.job(name).endless().label("kueue.x-k8s.io/priority-class", &s.name(name))).await?;
         s.pending(name).await?;
     }
-    // The job is admitted although nothing changes but the time.
+    // The job `far` is admitted by preemption as soon as the job `low` has run for its protected time, although no object changes then.
     s.admitted("far").await?;
     let low = s.workload("low", "preempted", |w| condition(w, "Preempted") == "True").await?;
-    // Both compared times are in whole seconds, so the second time is earlier by less than a full second at most.
+    // Both condition times are rounded down to whole seconds, so the difference of six full seconds is never measured too short.
     let ran = since(&low, "Preempted")?.duration_since(begun);
     ensure!(ran >= SignedDuration::from_secs(6), "preempted after {ran}: {}", low["status"]);
     ensure!(message(&low, "Preempted").contains("prioritization in the ClusterQueue"), "{}", low["status"]);
@@ -131,7 +132,7 @@ pub(crate) async fn preemption_is_bounded(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Time at which the condition `kind` changed last.
+/// Time of the last transition of the condition `kind` of an object.
 fn since(object: &Value, kind: &str) -> Result<Timestamp> {
     let condition = condition_object(object, kind).with_context(|| format!("no condition {kind}: {object}"))?;
     Ok(text(condition, "/lastTransitionTime").parse()?)
@@ -235,7 +236,7 @@ async fn too_much_of_a_tier(s: &Scenario<'_>) -> Result<()> {
          reserved capacity is more than its share of 2"
     );
     waits(s, "over", "WaitingForQuota", &words).await?;
-    // A job that accepts another tier goes to that tier.
+    // The job `aside`, which accepts on-demand capacity as well, is admitted there although its queue has its full share of the reserved capacity.
     s.create(job("aside", "1").annotation(TIERS, "reserved,on-demand")).await?;
     let aside = s.admitted("aside").await?;
     ensure!(flavor_of(&aside) == demand, "{}", aside["status"]["admission"]);

@@ -103,7 +103,7 @@ async fn runs_in_tier(s: &Scenario<'_>, job: &str, tier: &str) -> Result<()> {
     Ok(())
 }
 
-/// The message of the condition `kind`.
+/// The message of the condition `kind` of a Workload or another object.
 fn message(workload: &Value, kind: &str) -> String {
     condition_object(workload, kind).map(|c| text(c, "/message").to_owned()).unwrap_or_default()
 }

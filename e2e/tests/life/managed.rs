@@ -122,8 +122,8 @@ pub(crate) async fn left_alone(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Only the configuration file sets the addresses of the metrics and of the probe, the lease, and the rate of writes. Every scenario on this stage
-/// shows that the two addresses are right, because requests go there.
+/// Only the configuration file sets the addresses of the metrics and of the probe, the lease, and the rate of writes. Every scenario on the control plane of
+/// the suite `life` shows that the manager has the two addresses, because the tests send requests to them.
 pub(crate) async fn configured_by_file(stage: &Stage) -> Result<()> {
     const JOBS: usize = 8;
     let s = stage.scenario("told-by-file").await?;
@@ -142,8 +142,8 @@ pub(crate) async fn configured_by_file(stage: &Stage) -> Result<()> {
     for name in &names {
         s.admitted(name).await?;
     }
-    // Each job needs three writes (its Workload, its reservation and its start), at ten writes a second. Without the limit on the rate of writes they
-    // take about half a second.
+    // Each job needs three writes (its Workload, its reservation and its start), at ten writes a second. Without the configured limit on the rate of writes,
+    // Berth's writes for the eight jobs take about half a second.
     let (took, least) = (begun.elapsed(), Duration::from_secs(2));
     ensure!(took >= least, "{} writes took {took:?}, and must take {least:?} at least", 3 * JOBS);
     s.conclude().await

@@ -20,7 +20,7 @@ use crate::webhook::rotation::trust;
 const READER: &str = "prometheus";
 /// Number of requests with unknown tokens in a flood.
 const FLOOD: usize = 100;
-/// Largest number of unknown tokens about which Berth asks the API server in a second, and as many more at once at the beginning.
+/// Rate limit of Berth's questions to the API server about unknown tokens: so many at once at the beginning, and so many in each second.
 const RATE: f64 = 10.0;
 
 /// Gives a service account the right to read the metrics, as the chart's `metrics.readers` does; returns its token.

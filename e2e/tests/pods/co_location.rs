@@ -114,9 +114,9 @@ async fn refusal(s: &Scenario<'_>, object: &Value) -> Result<String> {
     Ok(answer.err().map(|e| e.to_string()).unwrap_or_default())
 }
 
-/// An object that requests GPUs without naming their type is refused with a message that helps. An affinity that the user has written also names the
-/// type. The API server checks types in the expressions of a policy, but not in its variables, so the faults of variables show only when an object of
-/// each kind is tried.
+/// The example's ValidatingAdmissionPolicies refuse an object that requests GPUs without the type of the GPU, and the message says how to name the type. A node
+/// affinity that the user writes also counts as naming the type. The API server checks the types in a ValidatingAdmissionPolicy's expressions, but not in its
+/// variables, so a fault of a variable shows only when an object of each kind is tried.
 async fn accelerators_are_named(s: &Scenario<'_>) -> Result<()> {
     for name in POLICIES {
         let looked_at = |policy: &Value| policy["status"]["observedGeneration"] == policy["metadata"]["generation"];

@@ -137,7 +137,7 @@ pub(crate) async fn admitted_with_its_first_pod(stage: &Stage) -> Result<()> {
     ensure!(waiting["spec"]["podSets"][0]["count"] == json!(3), "for all that will come: {}", waiting["spec"]);
     all_wait(&s, &["a"]).await?;
     POD.delete(&s.client, &s.namespace, "other").await?;
-    // The first pod starts alone, with quota for three pods.
+    // The first pod of the group starts before the other two pods exist, and the group's Workload holds quota for three pods.
     all_run(&s, &["a"]).await?;
     let admitted = s.object_is(WORKLOAD, "group", "Admitted", |w| condition(w, "Admitted") == "True").await?;
     let set = &admitted["status"]["admission"]["podSetAssignments"][0];

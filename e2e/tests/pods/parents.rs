@@ -45,7 +45,7 @@ pub(crate) async fn a_deployment_grows_as_an_autoscaler_wants(stage: &Stage) -> 
     counts(&s, 1, 0).await?;
     scale(&s, DEPLOYMENT, 3).await?;
     let pods = counts(&s, 2, 1).await?;
-    // The Workload of the waiting pod may be created only now.
+    // Berth may create the Workload of the waiting pod a moment after the pod, so the test waits for each pod's Workload.
     for pod in &pods {
         s.workload(text(pod, "/metadata/name"), "made", |_| true).await?;
     }

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::preemption::{basics, job, queue, within};
 
-/// Waits until a job was preempted, has stopped and waits again; checks the reason and the two paths in the message.
+/// Waits until a job was preempted, has stopped and waits again; checks the reason of the condition Preempted and its message, which names the cohort paths of
+/// preemptor and preemptee.
 async fn preempted(s: &Scenario<'_>, name: &str, reason: &str, paths: [&str; 2]) -> Result<()> {
     let workload = s.workload(name, "Preempted", |w| condition(w, "Preempted") == "True").await?;
     let found = condition_object(&workload, "Preempted").cloned().unwrap_or_default();

@@ -146,7 +146,7 @@ async fn no_more_attempts(stage: &Stage) -> Result<()> {
     ensure!(sent_back.is_some_and(|e| e["count"] == 1), "one attempt more, as the configuration says: {ended}");
     ensure!(check["retryCount"] == json!(0), "whoever tries again has them all: {check}");
     ensure!(s.get_job("train").await?["spec"]["suspend"] == json!(true), "a rejected job must not run");
-    // The user may try again by activating the Workload.
+    // A user may activate the Workload again after its attempts are used up: all attempts are then available anew.
     let name = text(&ended, "/metadata/name");
     let script = json!({"metadata": {"annotations": {(SCRIPT): "provisioned"}}, "spec": {"active": true}});
     WORKLOAD.patch(&s.client, &s.namespace, name, &script).await?;

@@ -1,4 +1,5 @@
-//! Writes of a tenant into Deployments. Each of their pods is admitted by itself, and their controllers make each pod again that goes.
+//! Attacks on the quota by writes of a tenant into Deployments and their ReplicaSets. Berth admits each pod of a Deployment by itself, and the ReplicaSet
+//! creates another pod for each pod that is deleted.
 
 use std::time::Duration;
 
@@ -15,14 +16,14 @@ use super::tenant::Tenant;
 const REPLICA_SET: Kind = Kind { api_version: "apps/v1", kind: "ReplicaSet", plural: "replicasets", namespaced: true };
 /// Label of pods that Berth manages.
 const MANAGED: &str = "kueue.x-k8s.io/managed";
-/// Annotation of pods that wait because of what makes them.
+/// Annotation of a pod whose Deployment or StatefulSet Berth manages: the kind of that parent, because of which the pod waits for quota.
 const PARENT: &str = "kueue.x-k8s.io/pod-suspending-parent";
-/// Number of times that the tenant makes a change which a controller undoes.
+/// Number of times that the tenant repeats a change that a controller undoes.
 const ROUNDS: usize = 5;
-/// Pause between two of these tries.
+/// Pause before the tenant repeats a change that a controller undoes.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// A Deployment of that many pods of a cpu each, in the queue that borrows. Its pods have the label `app` with its name.
+/// A Deployment of `replicas` pods of one cpu each in the LocalQueue that borrows. The Deployment's pods have the label `app` with the Deployment's name.
 fn deployment(t: &Tenant<'_>, name: &str, replicas: u32) -> Value {
     let app = json!({"app": name});
     json!({"apiVersion": DEPLOYMENT.api_version, "kind": DEPLOYMENT.kind,
@@ -33,7 +34,7 @@ fn deployment(t: &Tenant<'_>, name: &str, replicas: u32) -> Value {
                 "containers": [{"name": "main", "image": "e2e/none", "resources": {"requests": {"cpu": "1"}}}]}}}})
 }
 
-/// A Deployment that borrows all that is lent, with its pods on nodes.
+/// Creates the Deployment `d`, which borrows all quota that other queues lend, and waits until its two pods are on nodes.
 pub(crate) fn borrows<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.create(&deployment(t, "d", 2)).await?;
@@ -47,12 +48,12 @@ fn in_template(metadata: &Value) -> Value {
     json!({"spec": {"template": {"metadata": metadata}}})
 }
 
-/// Metadata that takes the queue and Berth's marks out of a template.
+/// Metadata for a merge patch that removes the queue's name and Berth's own label and annotation from a pod template.
 fn without_queue() -> Value {
     json!({"labels": {QUEUE: null, MANAGED: null}, "annotations": {PARENT: null}})
 }
 
-/// The names of the pods of a Deployment, running ones first.
+/// The names of the pods of a Deployment; pods with a node come before pods without one.
 async fn pods_of(t: &Tenant<'_>, name: &str) -> Result<Vec<String>> {
     let mut pods = POD.list(&t.s.client, &t.s.namespace).await?;
     pods.retain(|pod| text(pod, "/metadata/labels/app") == name);
@@ -60,13 +61,13 @@ async fn pods_of(t: &Tenant<'_>, name: &str) -> Result<Vec<String>> {
     Ok(pods.iter().map(|pod| text(pod, "/metadata/name").to_owned()).collect())
 }
 
-/// The ReplicaSets of the namespace, by name.
+/// The names of all ReplicaSets in the tenant's namespace.
 async fn replica_sets(t: &Tenant<'_>) -> Result<Vec<String>> {
     let sets = REPLICA_SET.list(&t.s.client, &t.s.namespace).await?;
     Ok(sets.iter().map(|set| text(set, "/metadata/name").to_owned()).collect())
 }
 
-/// Changes the metadata of the template of each ReplicaSet, over which no review goes.
+/// Changes the metadata of each ReplicaSet's pod template as the tenant; Berth has no webhook that reviews ReplicaSets.
 async fn patch_replica_sets(t: &Tenant<'_>, metadata: &Value) -> Result<()> {
     for set in replica_sets(t).await? {
         t.patch(REPLICA_SET, &set, &in_template(metadata)).await?;
@@ -74,7 +75,7 @@ async fn patch_replica_sets(t: &Tenant<'_>, metadata: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Deletes a pod of the Deployment, so that another pod is made by the template as it is now.
+/// Deletes a pod of the Deployment as the tenant, so that the ReplicaSet creates another pod from its present template.
 async fn one_is_made_anew(t: &Tenant<'_>) -> Result<()> {
     if let Some(pod) = pods_of(t, "d").await?.first() {
         POD.delete(&t.client, &t.s.namespace, pod).await?;
@@ -82,7 +83,8 @@ async fn one_is_made_anew(t: &Tenant<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The template of the Deployment names no queue any more while its pods run; then the Deployment itself does not.
+/// Attack: the tenant removes the queue's name from the Deployment's pod template while its pods run, then from the Deployment itself, and scales the
+/// Deployment up.
 pub(crate) fn leaves_its_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.patch(DEPLOYMENT, "d", &in_template(&without_queue())).await?;
@@ -93,7 +95,7 @@ pub(crate) fn leaves_its_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()
     .boxed()
 }
 
-/// The Deployment, its template and its pods name another queue while the pods run.
+/// Attack: the tenant writes the name of another queue into the Deployment, its pod template and its pods while the pods run.
 pub(crate) fn names_another_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         let other = json!({"labels": {QUEUE: "none"}});
@@ -107,7 +109,8 @@ pub(crate) fn names_another_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result
     .boxed()
 }
 
-/// The template of its ReplicaSet, over which no review goes, says nothing of queues any more, and its pods are made anew.
+/// Attack: the tenant removes the queue's name from the template of the Deployment's ReplicaSet, which no webhook reviews, and deletes pods, so that the
+/// ReplicaSet creates new ones.
 pub(crate) fn its_replica_set_forgets_the_queue<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         for _ in 0..ROUNDS {
@@ -120,7 +123,8 @@ pub(crate) fn its_replica_set_forgets_the_queue<'a>(t: &'a Tenant<'_>) -> BoxFut
     .boxed()
 }
 
-/// Pods of the Deployment lose the labels by which they are queued, and those by which the ReplicaSet knows them: the ReplicaSet makes others.
+/// Attack: the tenant removes from the Deployment's pods the labels by which Berth queues them, and changes the label by which the ReplicaSet selects them, so
+/// that the ReplicaSet creates other pods.
 pub(crate) fn pods_are_relabelled<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         for _ in 0..ROUNDS {
@@ -136,7 +140,7 @@ pub(crate) fn pods_are_relabelled<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result
     .boxed()
 }
 
-/// Deletes an object without what it owns, and waits until the objects of a kind have no owner.
+/// Deletes an object as the tenant without its dependants, and waits until all objects of the kind `owned` have no owner.
 async fn orphan(t: &Tenant<'_>, (kind, name): (Kind, &str), owned: Kind) -> Result<()> {
     t.orphan(kind, name).await?;
     wait::until(STEP, &format!("each {} is nobody's", owned.kind), || async {
@@ -147,7 +151,7 @@ async fn orphan(t: &Tenant<'_>, (kind, name): (Kind, &str), owned: Kind) -> Resu
     .await
 }
 
-/// The Deployment is deleted, its ReplicaSet and its pods are left behind, and another Deployment comes.
+/// Attack: the tenant deletes the Deployment and its ReplicaSet, leaves the pods behind, and creates another Deployment.
 pub(crate) fn leaves_its_pods_behind<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         orphan(t, (DEPLOYMENT, "d"), REPLICA_SET).await?;
@@ -159,14 +163,14 @@ pub(crate) fn leaves_its_pods_behind<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Res
     .boxed()
 }
 
-/// The Deployment gets more replicas, by its scale and by its spec, and its new pods are un-gated by hand.
+/// Attack: the tenant gives the Deployment more replicas, by the subresource `scale` and by the spec, and removes the scheduling gates of the new pods.
 pub(crate) fn grows_and_is_ungated<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         t.scale(DEPLOYMENT, "d", 4).await?;
         t.patch(DEPLOYMENT, "d", &json!({"spec": {"replicas": 6}})).await?;
         for _ in 0..ROUNDS {
             for pod in pods_of(t, "d").await? {
-                // The pod may go between the list and the patch.
+                // The pod may be gone between the list and the patch, so a failed patch is ignored.
                 let _ = t.patch(POD, &pod, &json!({"spec": {"schedulingGates": null}})).await;
             }
             tokio::time::sleep(PAUSE).await;
@@ -176,14 +180,14 @@ pub(crate) fn grows_and_is_ungated<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Resul
     .boxed()
 }
 
-/// Pods say that a StatefulSet, or something that nobody knows, makes them wait: those that run, those of the template and of the ReplicaSet, and one
-/// by itself. The Deployment grows meanwhile.
+/// Attack: the tenant writes another kind of parent (StatefulSet, or an unknown kind) into Berth's annotation of running pods, of the templates of Deployment
+/// and ReplicaSet, and of a new pod without an owner. At the end the tenant scales the Deployment up.
 pub(crate) fn forges_the_parent<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         for parent in ["statefulset", "somebody"] {
             let forged = json!({"annotations": {PARENT: parent}});
             for pod in pods_of(t, "d").await? {
-                // The pod's controller may replace the pod between the list and the patch.
+                // The pod's controller may replace the pod between the list and the patch, so a failed patch is ignored.
                 let _ = t.patch(POD, &pod, &json!({"metadata": forged})).await;
             }
             t.patch(DEPLOYMENT, "d", &in_template(&forged)).await?;

@@ -163,7 +163,7 @@ pub(crate) fn asks_for_more_and_lingers<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, 
     .boxed()
 }
 
-/// A Job whose pods need the time [`LINGERS`] to end, of a grace period of a minute.
+/// A Job whose pods have a grace period of a minute and need the time [`LINGERS`] of it to end.
 pub(crate) fn lingers(t: &Tenant<'_>, name: &str, cpu: &str) -> Job {
     t.job(name, cpu).pod_spec(&json!({"terminationGracePeriodSeconds": 60})).termination_ms(20_000)
 }
@@ -273,7 +273,7 @@ pub(crate) fn names_an_unknown_job_set<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, R
     .boxed()
 }
 
-/// The preparation of an attack that needs no objects.
+/// Does nothing: the preparation of an attack for which the tenant needs no objects beforehand.
 pub(crate) fn nothing<'a>(_: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async { Ok(()) }.boxed()
 }

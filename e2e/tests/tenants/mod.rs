@@ -49,9 +49,9 @@ struct Attack {
     prepare: Step,
     /// Makes the tenant's writes.
     strike: Step,
-    /// Outcome for which the test waits in addition to the bound.
+    /// Waits for a further outcome of the attack, beside the check that pods use no more than the held quota; by default it waits for nothing.
     then: Step,
-    /// Time in addition to the bound within which the lender must have its quota back.
+    /// Time that the lender may wait for its quota longer than the usual bound, because the tenant's pods end slowly.
     slow: Duration,
     /// True if a review must refuse at least one of the tenant's writes.
     refused: bool,
@@ -66,8 +66,8 @@ impl Attack {
         Attack { refused: true, ..self }
     }
 
-    /// Waits for the outcome of the attack, and until no more runs than holds quota, counted from the time `begun`, with the pause `pause` between
-    /// two looks.
+    /// Waits for the further outcome of the attack, and until pods use no more than the held quota; the bound for that begins at the time `begun`, and the test
+    /// looks at the pods once in each `pause`.
     async fn settles(self, tenant: &Tenant<'_>, begun: Duration, pause: Duration) -> Result<()> {
         let (then, settles) = tokio::join!((self.then)(tenant), tenant.settles(begun, pause));
         then.and(settles)
@@ -161,7 +161,7 @@ const OF_PODS: &[Attack] = &[
 const OF_PODS_BESIDE_DEFAULT: &[Attack] =
     &[attack("default-replica-set", false, deployments::borrows, deployments::its_replica_set_forgets_the_queue)];
 
-/// Attacks by pods that no review goes over, since they are made while Berth is down or without webhooks.
+/// Attacks by pods that no webhook reviews, because the pods are created while Berth is down or on a control plane without webhooks.
 const LET_IN: &[Attack] = &[
     Attack { then: pods::is_admitted, ..attack("let-in-with-room", true, jobs::nothing, pods::is_let_in) },
     Attack { then: pods::is_gone, ..attack("let-in-beyond", true, jobs::nothing, pods::is_let_in_and_large) },
@@ -199,8 +199,8 @@ impl Ground {
         Ok(Ground { stage, tenant: client, job_sets, reviewed: failure_policy == Some("Fail") })
     }
 
-    /// Runs one step of each attack, for `at_once` attacks at the same time. The observer gives no verdict on the whole run, because the tenant
-    /// breaks invariants.
+    /// Runs one step of each attack, for `at_once` attacks at the same time. The observer gives no verdict on the complete run, because the tenant's own writes
+    /// break invariants.
     async fn each<'a>(
         &'a self,
         attacks: &[Attack],
@@ -257,7 +257,8 @@ impl Ground {
         self.stage.manager.restart().await?;
         manager::leads_after(&self.stage.client, &dead, STEP).await?;
         self.stage.observer.somebody_leads();
-        // The bound of each attack begins when Berth is back: all attacks are looked at side by side, and less often if there are more of them.
+        // The bound of each attack begins when Berth is back, so the test looks at all attacks at the same time; the more attacks there are, the longer is the
+        // pause between two looks.
         let back = test_clock::now();
         let this = &*self;
         let pause = LOOK * u32::try_from(attacks.len().div_ceil(AT_ONCE))?;
@@ -302,7 +303,7 @@ async fn attacks_without_webhooks() -> Result<()> {
     Ground::new("tenants-off", None).await?.attacked(&chosen(&[OF_JOBS, BESIDE_DEFAULT, LET_IN].concat())).await
 }
 
-/// Attacks under `failurePolicy: Ignore` and without Berth, which is down while the tenant writes.
+/// Attacks while Berth is down and the webhooks' `failurePolicy`, Ignore, lets the tenant's writes pass without a review.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attacks_while_berth_is_down() -> Result<()> {
     let mut ground = Ground::new("tenants-down", Some("Ignore")).await?;

@@ -66,7 +66,7 @@ pub(crate) fn group_of_one<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     .boxed()
 }
 
-/// Attack F6: the tenant removes the gates of a pod that has no place in its group.
+/// Attack F6: the tenant removes the gates of a pod that is too many or too large for its pod group.
 pub(crate) fn excess_is_ungated<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         for (name, cpu) in [("c", "1"), ("large", "5")] {
@@ -79,14 +79,14 @@ pub(crate) fn excess_is_ungated<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<(
     .boxed()
 }
 
-/// Attack F7: a running pod gets the annotation of another role, and a second pod is created in its place.
+/// Attack F7: the tenant changes the annotation `kueue.x-k8s.io/role-hash` of a running pod of a group, and creates a second pod in its place.
 pub(crate) fn role_is_changed<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>> {
     async move {
         for round in 1..=3 {
             let (old, new) = (format!("p{round}"), format!("p{}", round + 1));
             let bogus = json!({"metadata": {"annotations": {"kueue.x-k8s.io/role-hash": "bogus"}}});
             if let Err(error) = t.patch(POD, &old, &bogus).await {
-                // Berth may have stopped the pod by now.
+                // The patch also fails if Berth has stopped the pod already, which ends the attack.
                 if POD.get(&t.s.client, &t.s.namespace, &old).await?.is_none() {
                     break;
                 }

@@ -1,4 +1,4 @@
-//! A tenant with the built-in role `edit` and the chart's role for users in one namespace, and the checks of what he must not get by that.
+//! A tenant with the built-in role `edit` and the chart's role for users in one namespace, and the checks that he gets no more than his quota by these rights.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -223,8 +223,8 @@ impl<'a> Tenant<'a> {
         self.refusals.load(Ordering::Relaxed)
     }
 
-    /// Checks the observer's verdict at every revision about the invariants that a tenant cannot break either: pods run only by quota (Q7), and quota
-    /// comes back (Q8).
+    /// Checks that the observer has found no revision at which Berth broke the invariants Q7 (pods run only by quota) and Q8 (quota comes back), which must
+    /// hold whatever a tenant writes.
     async fn keeps_quota(&self) -> Result<()> {
         let broken = self.s.stage.observer.violations(&Scope::of(&self.s.namespace)).await?;
         let of_quota = broken.iter().filter(|one| [Rule::Excess, Rule::Eviction].contains(&one.rule));
@@ -303,7 +303,8 @@ impl<'a> Tenant<'a> {
     /// The time after `begun` until which pods used more than the quota that Workloads hold, without ending pods that are charged separately. After
     /// that time the pods must stay within the quota for the time `CALM`.
     async fn comes_into_bounds(&self, begun: Duration, pause: Duration) -> Result<Duration> {
-        // The variable `last` is the last moment at which pods used too much; the calm time begins with the first look at the earliest.
+        // The variable `last` is the last moment at which pods used more than the quota that Workloads hold; the time `CALM` begins with the first look at the
+        // earliest.
         let (first, mut last, mut seen) = (test_clock::now() - begun, Duration::ZERO, String::new());
         while test_clock::now() - begun < last.max(first) + CALM {
             if let Seen::NotYet(found) = self.in_bounds().await? {

@@ -44,7 +44,7 @@ pub(crate) async fn refused_or_reported(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// Fields whose values are valid alone, but not together: the message names the field, its value and the allowed values.
+/// Fields of a TrainingJob whose values are valid alone, but not together: the message names the field, its value and the allowed values.
 async fn out_of_keeping(s: &Scenario<'_>) -> Result<()> {
     let in_memory = json!({"name": "main", "image": "example.invalid/nothing",
         "volumeMounts": [{"name": "memory", "mountPath": "/dev/shm"}]});

@@ -1,4 +1,5 @@
-//! Checkpoints in stores of each protocol: Berth reports them, keeps the last ones, deletes older ones, and lets jobs go on from them.
+//! Checkpoints in stores of each protocol: Berth reports the checkpoints of a TrainingJob, keeps the last ones, deletes older ones, and lets TrainingJobs go on
+//! from a checkpoint.
 
 use std::path::Path;
 
@@ -53,7 +54,7 @@ async fn kept(stage: &Stage, name: &str, bucket: &Bucket) -> Result<()> {
     s.simple_queue("2", &json!({})).await?;
     let client = bucket.client();
     let trainer = Trainer::start(&s.client, &s.namespace, bucket);
-    // The Secret with the credentials is the same for all kinds of stores, because other scenarios may apply it, too.
+    // The Secret has the credentials for the stores of all protocols, because scenarios with different stores apply the same Secret at the same time.
     s.apply(&json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": CREDENTIALS, "namespace": NAMESPACE},
         "stringData": credentials()}))
         .await?;
@@ -74,7 +75,7 @@ async fn kept(stage: &Stage, name: &str, bucket: &Bucket) -> Result<()> {
     let base = format!("{}/runs/{}/saves", bucket.uri(), s.namespace);
     ensure!(variable(s, "BERTH_CHECKPOINT_URI").await?.as_deref() == Some(base.as_str()), "where it saves");
     ensure!(variable(s, "BERTH_RESUME_URI").await?.is_none(), "there is nothing yet");
-    // An incomplete checkpoint does not count.
+    // A folder with weights but without `checkpoint.json` is an incomplete checkpoint, which Berth must not count.
     client.put(&format!("{base}/step-9/rank-0.pt"), "weights").await?;
     saves(s, 3 * STEPS).await?;
     trainer.set_intervals("saves", NEVER_MS, 0).await?;

@@ -146,7 +146,7 @@ async fn nothing_is_lost(s: &Scenario<'_>) -> Result<()> {
         ensure!(stored.pointer(path) == workload.pointer(path), "{path} is lost: {}", stored["spec"]);
     }
     OLDER_WORKLOAD.patch(&s.client, &s.namespace, "gated", &json!({"spec": {"priority": 6}})).await?;
-    // Server-side apply compares the fields that were written through each version.
+    // The Workload was patched through v1beta1: server-side apply through v1beta2 must convert the fields of both versions to compare them.
     kinds::apply(&s.client, &workload).await?;
     let stored = WORKLOAD.get(&s.client, &s.namespace, "gated").await?.context("the workload")?;
     ensure!(stored["spec"]["priority"] == 5 && stored["spec"]["preemptionGates"] == gates, "{stored}");

@@ -101,7 +101,7 @@ fn object(resource: &str) -> Result<Value> {
 /// The ways in which the test makes a valid review malformed.
 #[derive(Clone, Copy)]
 enum Spoilt {
-    /// The body ends before its end.
+    /// The JSON body is cut off at a random place.
     CutOff,
     /// The body is not JSON.
     Rubbish,
@@ -192,7 +192,8 @@ struct Outcome {
     paths: BTreeSet<String>,
 }
 
-/// Sends a flood that is half malformed reviews and half bytes that are no TLS. The environment variable `BERTH_FLOOD` is the number of all requests.
+/// Sends a flood that is half malformed reviews and half bytes that are no TLS. The environment variable `BERTH_FLOOD` is the number of requests in the
+/// measured round (3,000 by default).
 pub(crate) async fn flood(stage: &Stage, port: u16) -> Result<()> {
     let _alone = crate::webhook::QUIET.write().await;
     let total: usize = std::env::var("BERTH_FLOOD").ok().and_then(|text| text.parse().ok()).unwrap_or(3_000);
@@ -217,7 +218,8 @@ pub(crate) async fn flood(stage: &Stage, port: u16) -> Result<()> {
     ensure!(after.resident_mb < before.resident_mb + LEFT, "memory grew");
     ensure!(outcome.paths.len() == targets.len(), "of {} paths only {:?} were asked", targets.len(), outcome.paths);
     ensure!(outcome.answered >= total / 20, "{} were reviews of odd objects", outcome.answered);
-    // The test has checked each answer that is a review. The test does not read the answers to byte streams.
+    // The round of requests has checked the answer to each malformed review, and reads no answer to bytes that are no TLS: Berth's metric
+    // `berth_webhook_refused_total` must count the refused ones of both.
     wait::until(STEP, "those that were turned away are counted", || async {
         let refused = stage.manager.metric("berth_webhook_refused_total", &[]).await?.unwrap_or(0.0);
         Ok(Seen::when(refused >= (total - outcome.answered) as f64 * 0.9, || format!("{refused} were counted")))
@@ -331,7 +333,7 @@ async fn round(stage: &Stage, port: u16, total: usize, targets: &[Target], rando
             let mut tcp = TcpStream::connect(("127.0.0.1", port)).await?;
             let mut bytes = random.bytes(400);
             if number % 4 == 0 {
-                // The bytes begin like a TLS handshake.
+                // Every other connection with random bytes begins with the first bytes of a TLS handshake.
                 bytes.splice(0..0, [22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]);
             }
             let _ = tcp.write_all(&bytes).await;
@@ -354,7 +356,8 @@ async fn round(stage: &Stage, port: u16, total: usize, targets: &[Target], rando
         ensure!(way.answers(target, &text), "{number}, {path}: {} was answered {text}", String::from_utf8_lossy(&body));
         outcome.paths.insert(path.clone());
         outcome.answered += usize::from(text.starts_with("HTTP/1.1 200"));
-        // Some connections are used again. For a path that does not exist Berth does not read the body, so the connection ends.
+        // After six of seven reviews the test keeps the TLS connection for the next review, but not after a request for a path that does not exist: Berth does
+        // not read the body of such a request and closes the connection.
         if number % 7 != 0 && path != NOWHERE {
             kept = Some(stream);
         }

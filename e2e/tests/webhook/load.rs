@@ -36,7 +36,7 @@ const SERVED: u32 = 10;
 const REACHED: f64 = 0.9;
 /// Time in seconds for which the test creates objects.
 const SECONDS: u32 = 12;
-/// Largest number of measurements, after which a time that is too long counts as a failure.
+/// Largest number of rounds of measurements: the test fails if a time is too long in each of these rounds.
 const ROUNDS: u32 = 3;
 /// An object is read in its other API version beside every sixth creation.
 const READ_EVERY: u32 = 6;
@@ -142,7 +142,8 @@ enum Read {
     Direct(String, &'static str),
 }
 
-/// How often a conversion is requested beside the creations, and the time that 99 of 100 conversions may take.
+/// A kind of conversion that the test requests beside the creations, with the number of creations for each conversion and the time that 99 of 100 conversions
+/// may take.
 struct Beside {
     /// Name of the conversion in the printed figures.
     what: String,

@@ -45,7 +45,7 @@ async fn shown(s: &Scenario<'_>, pod: &Value) -> Result<Value> {
     shown_to(&s.client, s, pod).await
 }
 
-/// The pod that the API server would store for a request of the client `client`.
+/// The pod as the API server would store it after all webhooks, found by a dry run of its creation by the client `client`.
 async fn shown_to(client: &Client, s: &Scenario<'_>, pod: &Value) -> Result<Value> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let created = POD.api(client, &s.namespace).create(&params, &serde_json::from_value(pod.clone())?).await?;
@@ -72,7 +72,7 @@ async fn left_alone(s: &Scenario<'_>) -> Result<()> {
         let shown = shown_to(client, s, left).await?;
         ensure!(!gated(&shown) && queue(&shown).is_empty(), "{shown}");
     }
-    // A pod whose user names a Job as its controller would run beside the queue if it were accepted.
+    // A user's pod that names a Job as its controller is refused: Berth would leave such a pod to the Job's quota, so that it would run without quota.
     let refused = shown(s, &of_job).await.err().context("a pod with a Job as its controller was accepted")?;
     let error = format!("{refused:#}");
     for words in ["mpod-opted-in.berth.dev", "metadata.ownerReferences", "is made by the Job controller alone"] {
