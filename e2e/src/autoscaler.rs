@@ -67,7 +67,8 @@ async fn work(client: Client) {
         match tokio::time::timeout(PERIOD, requests.next()).await {
             Ok(Some(Ok(Event::Apply(request) | Event::InitApply(request)))) => {
                 let Ok(request) = serde_json::to_value(request) else { continue };
-                // The watch shows an answered request again because its status changed: the request counts as answered.
+                // The watch shows an answered ProvisioningRequest again, because the answer changed its status: the autoscaler does not answer it a second
+                // time.
                 asked.entry(text(&request, "/metadata/uid").to_owned()).or_insert(Some(request));
             }
             Ok(Some(Ok(Event::Delete(request)))) => drop(asked.remove(&request.uid().unwrap_or_default())),
@@ -106,7 +107,7 @@ async fn answer(client: &Client, request: &Value) -> Result<()> {
     }
 }
 
-/// Writes conditions into the status of a ProvisioningRequest, as an autoscaler does, with its details about the nodes.
+/// Writes conditions into the status of a ProvisioningRequest, as an autoscaler does, and the details of the nodes' class (`provisioningClassDetails`).
 ///
 /// # Errors
 /// Fails when the API server refuses the request.

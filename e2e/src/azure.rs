@@ -34,8 +34,8 @@ pub fn account_key() -> String {
     STANDARD.encode(KEY)
 }
 
-/// Path of Azurite's program, which is installed first if the cache lacks it. The path is `None`, and a printed line gives the reason, if Azurite
-/// must not run.
+/// Path of Azurite's program, which is installed first if the cache lacks it. The result is `None`, and a printed line gives the reason, if this run of the
+/// tests must not start Azurite.
 ///
 /// # Errors
 /// Fails if Azurite's packages cannot be fetched.
@@ -183,7 +183,7 @@ impl AzureClient {
     }
 }
 
-/// The container and the path of a URI of Azure Blob Storage, as a path of the server.
+/// The path `/container/blob` on the Azurite server for a URI of Azure Blob Storage.
 fn path(uri: &str) -> Result<String> {
     let parts = uri.strip_prefix("abfss://").and_then(|rest| rest.split_once('@'));
     let parts = parts.and_then(|(container, rest)| Some((container, rest.split_once('/')?.1)));

@@ -1,7 +1,7 @@
 //! Buckets of three protocols (S3, Google Cloud Storage and Azure) and a folder, under one interface: a server on loopback, and a client that writes
 //! to the server as pods would.
 //!
-//! The client's requests never go through the libraries that Berth uses, so that the tests do not depend on these.
+//! The client's requests never go through the libraries that Berth uses, so that the tests do not depend on these libraries.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::folder::{Folder, FolderClient};
 use crate::gcs::{Gcs, GcsClient};
 use crate::s3::{ACCESS_KEY, S3, S3Client, SECRET_KEY};
 
-/// Longest time for one request.
+/// Time limit for one request to the server of a bucket.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A store for checkpoints: a server with one bucket, which ends when the value is dropped, or a folder.

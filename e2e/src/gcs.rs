@@ -56,7 +56,7 @@ impl Gcs {
                 "-backend=memory".to_owned(),
                 "-host=127.0.0.1".to_owned(),
                 format!("-port={port}"),
-                // Requests to this host have paths that begin with the name of a bucket.
+                // For requests to its public host the server takes the first part of the path as the name of the bucket.
                 "-public-host=127.0.0.1".to_owned(),
             ],
             env: Vec::new(),

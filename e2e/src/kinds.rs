@@ -12,7 +12,7 @@ use crate::wait::{self, Seen};
 
 pub use berth_invariants::kinds::{USER, condition, condition_object, items, key, text};
 
-/// A kind: API version, kind, plural, and whether its objects are namespaced.
+/// A kind of Kubernetes objects: its API version, its name, the plural name of its resource, and whether its objects are namespaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     /// Group and version of the kind, as in the field `apiVersion`.
@@ -156,7 +156,7 @@ impl Kind {
         berth_invariants::kinds::Kind { api_version: self.api_version, kind: self.kind }
     }
 
-    /// The resource from which kube builds paths.
+    /// The kind as the client library kube describes it, from which kube builds the paths of requests.
     pub fn resource(self) -> ApiResource {
         let (group, version) = self.api_version.split_once('/').unwrap_or(("", self.api_version));
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, self.kind), self.plural)

@@ -68,7 +68,7 @@ struct Group {
 struct Written {
     field: String,
     says: String,
-    /// The new values by path; `null` removes a field.
+    /// The new values of the fields that the case changes, by path; `null` removes a field.
     change: BTreeMap<String, Value>,
     /// Changes of the good object that give the old object, which exists when the case's change is sent; absent if the case has no old object.
     of: Option<BTreeMap<String, Value>>,

@@ -44,7 +44,7 @@ pub struct ManagerOptions {
     pub name: String,
     /// Path of an older Berth, which is run in place of the shipped binary, with only the flags that the older Berth knows.
     pub older: Option<PathBuf>,
-    /// Kueue's configuration file, as text.
+    /// Configuration file of the manager in Kueue's format, as text.
     pub config: Option<String>,
     /// Address of the API server if the manager does not use the control plane's own address, for example the address of a proxy with faults.
     pub url: Option<String>,

@@ -102,7 +102,7 @@ impl Stage {
 
 /// One scenario: a namespace, and short functions for the steps of a test.
 pub struct Scenario<'a> {
-    /// The stage on which the scenario runs.
+    /// The control plane with Berth on which the scenario runs.
     pub stage: &'a Stage,
     /// An administrator's client.
     pub client: Client,
@@ -341,7 +341,7 @@ impl Scenario<'_> {
     pub async fn conclude(self) -> Result<()> {
         let scope = Scope::of(&self.namespace);
         self.stage.observer.conclude_in(&scope, REST).await.context("before cleaning up")?;
-        // A test that has killed the stage's own manager calls `recomputes` on its other managers itself.
+        // A test that has killed the manager in [`Stage`] must call [`Manager::recomputes`] on its other managers itself.
         if self.stage.manager.is_there().await {
             self.stage.manager.recomputes_in(&scope).await.context("R2, before cleaning up")?;
         }

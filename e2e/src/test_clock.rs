@@ -17,7 +17,7 @@ const STEPS: u32 = 1_000_000;
 const STEP_SECONDS: f64 = 6e-9;
 /// Wall time of the arithmetic, relative to a machine at rest, beyond which time limits are stretched.
 const USUAL: f64 = 4.0;
-/// Pause between two measurements.
+/// Pause between two measurements of the machine's speed.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Weight of a new measurement in the mean with the measurements before it.
 const SHARE: f64 = 0.2;
@@ -27,9 +27,9 @@ const SLOWEST: f64 = 8.0;
 /// The clock of the time limits, and the mean of the measurements.
 #[derive(Clone, Copy, Debug)]
 struct TestClock {
-    /// Moment of the last reading.
+    /// Moment of the last measurement of the machine's speed.
     at: Instant,
-    /// Reading of the clock at the moment of the last reading.
+    /// Time that the clock of the time limits showed at the last measurement of the machine's speed.
     reading: Duration,
     /// Recent mean of the wall time of the arithmetic, relative to the expected time.
     wall: f64,

@@ -21,7 +21,7 @@ use crate::wait::{self, STEP, Seen};
 pub const SAVES_EVERY: &str = "e2e.berth.dev/saves-every-ms";
 /// Annotation of pods: the time in milliseconds that a checkpoint takes to be written; 0 if absent.
 pub const SAVING_TAKES: &str = "e2e.berth.dev/saving-takes-ms";
-/// Steps of the training from one checkpoint to the next.
+/// Number of steps of a training from one checkpoint to the next.
 pub const STEPS: i64 = 100;
 /// An interval in milliseconds that is longer than any test.
 pub const NEVER_MS: u32 = 3_600_000;

@@ -86,7 +86,7 @@ impl Pauses {
 /// text again, repeats an event or checks again what is stored.
 pub const STEP: Duration = Duration::from_secs(50);
 
-/// Answer of one look at a state.
+/// Answer of one look at an awaited state.
 #[derive(Debug)]
 pub enum Seen<T> {
     /// The wanted state has come.

@@ -47,7 +47,7 @@ async fn roles<'a>(stage: &Stage, pair: &'a mut [Manager; 2]) -> Result<(&'a mut
     Ok(if is_called(a, &holder) { (a, b) } else { (b, a) })
 }
 
-/// Waits until another replica than `old` holds the lease; returns its identity and the time that this took.
+/// Waits until another replica than `old` holds the lease; returns the identity of the new holder and the time until the change.
 async fn taken_over(stage: &Stage, old: &str) -> Result<(String, Duration)> {
     let begun = Instant::now();
     let holder = wait::until(wait::STEP, "another replica leads", || async {
@@ -105,8 +105,8 @@ async fn leaders_change_while_jobs_run() -> Result<()> {
 async fn changes(stage: &Stage) -> Result<()> {
     begin(stage, "failover").await?;
     let s = &Scenario { stage, client: stage.client.clone(), namespace: "failover".to_owned() };
-    // The stage's own replica is killed, because only the two replicas of this test can be restarted. A replica is ready before it leads, so the test
-    // waits until the stage's replica leads before it starts the two others.
+    // The replica that the control plane started with (`stage.manager`) is killed, because only the two replicas `berth-b` and `berth-c` can be restarted. A
+    // replica is ready before it leads, so the test waits until `stage.manager` leads before it starts the two others.
     let old = manager::wait_for_leader(&stage.client).await?;
     let first = Manager::start(&stage.plane, options("berth-b")).await?;
     let second = Manager::start(&stage.plane, options("berth-c")).await?;
@@ -171,7 +171,7 @@ async fn changes(stage: &Stage) -> Result<()> {
     ensure!(took < LEASE, "a leader that was told to go was replaced after {took:?}");
     all_finished(s, 3 * JOBS).await.context("after the termination")?;
 
-    // The view of the last leader must agree with the objects.
+    // The view that the last leader has in memory must agree with fresh lists of all objects.
     let (leader, _) = roles(stage, &mut pair).await?;
     leader.recomputes().await?;
     let queue = CLUSTER_QUEUE.get(&s.client, "", &s.name("cq")).await?.context("the queue")?;

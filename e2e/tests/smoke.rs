@@ -77,7 +77,8 @@ async fn first_job(stage: &Stage) -> Result<()> {
     is_explained(stage, &name).await.context("docs/decide.md, a live cluster")?;
     scenario.finished(&name).await?;
     scenario.object_is(CLUSTER_QUEUE, "tpu", "no chips reserved", |q| reserved(q, "total") == 0).await?;
-    // The time without a change is longer than the interval between two writes of a queue status, so that a slow endless series of writes is noticed.
+    // The time for which no object may change is longer than the interval between two writes of a queue status, so that a slow endless series of writes fails
+    // the test.
     stage.observer.conclude(Duration::from_secs(6)).await?;
     stage.manager.recomputes().await?;
     scenario.remove(&name).await?;

@@ -98,7 +98,7 @@ async fn seen_in_order(mut watched: Guarded) -> Result<()> {
     Ok(())
 }
 
-/// The states of the training in the rows that kubectl printed, without repetitions. A column without a value is blank.
+/// The states of the training in the rows that kubectl printed, without repetitions. In the output of `kubectl get tj -w` a column without a value is blank.
 fn states(text: &str) -> Vec<String> {
     let mut states = Vec::new();
     for row in text.lines().filter(|line| line.split_whitespace().next() == Some(HERO)) {

@@ -95,7 +95,7 @@ impl Audit {
         fs::metadata(self.log()).map(|m| m.len()).unwrap_or(0)
     }
 
-    /// Requests in the log between the marks `from` and `to`.
+    /// Numbers of requests in the audit log between the marks `from` and `to`, by the client's program.
     ///
     /// # Errors
     /// Fails when the log cannot be read.

@@ -61,7 +61,7 @@ pub struct Condition {
 }
 
 impl Slim {
-    /// Whether a condition is True.
+    /// Whether the object's condition of the type `kind` is True.
     pub fn is(&self, kind: &str) -> bool {
         self.status.conditions.iter().any(|c| c.kind == kind && c.status == "True")
     }
@@ -70,7 +70,7 @@ impl Slim {
 /// A running watch; the watch ends when the value is dropped.
 #[derive(Debug)]
 pub struct Feed {
-    /// Objects, as the watch shows that they were added or changed.
+    /// Objects that the watch has shown as added or changed, in the order in which the watch has shown them.
     pub changes: mpsc::UnboundedReceiver<Slim>,
     task: JoinHandle<()>,
 }

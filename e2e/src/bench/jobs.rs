@@ -30,7 +30,7 @@ const NODES: u32 = 40;
 const WARM_UP: usize = 50;
 /// Pause after each part of the benchmark, in which the controllers become quiet.
 const QUIET: Duration = Duration::from_secs(3);
-/// Time without any change after which a run fails.
+/// Time without a change of any Job after which a run of the benchmark fails.
 const STALL: Duration = Duration::from_secs(60);
 
 /// Runs the Jobs with Berth; also with an older Berth before it and with Kueue's manager after it, if the settings name these programs.

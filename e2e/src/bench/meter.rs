@@ -16,7 +16,7 @@ pub struct Usage {
     pub cpu_seconds: f64,
     /// Peak resident memory of the process in MB (10^6 bytes).
     pub peak_mb: f64,
-    /// Resident memory now in MB.
+    /// Present resident memory of the process in MB (10^6 bytes).
     pub resident_mb: f64,
     /// The part of the resident memory that is pages of files: the program itself and its libraries.
     pub files_mb: f64,
@@ -53,7 +53,7 @@ fn cpu(stat: &str) -> Option<f64> {
     Some((ticks(11)? + ticks(12)?) / TICKS)
 }
 
-/// Requests by verb and resource.
+/// Numbers of an operator's requests, by verb and resource.
 pub type Requests = BTreeMap<String, u64>;
 
 /// Samples of the metric `rest_client_requests_total`, with keys of the form `verb resource`.

@@ -69,7 +69,7 @@ async fn install_kueue(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// A configuration without a limit on requests, so that only the API server limits the measured speed.
+/// Berth's configuration in the benchmark, without a limit on Berth's requests, so that only the API server limits the measured speed.
 const UNLIMITED: &str =
     "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nclientConnection:\n  qps: -1\n";
 

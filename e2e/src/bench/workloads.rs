@@ -19,11 +19,11 @@ use super::shape::{Arrival, NAMESPACE, NOMINAL, Shape};
 use super::subject::{Kind, Subject};
 use super::{Settings, audit};
 
-/// Time without any change after which a run fails.
+/// Time without a change of any Workload after which a run of the benchmark fails.
 const STALL: Duration = Duration::from_secs(90);
 /// Number of Workloads in one measurement of the API server's floor.
 const FLOOR: usize = 1500;
-/// Number of Workloads that are created at once: the classes of each queue are created side by side.
+/// Number of creations of Workloads that the benchmark sends at once, because Workloads of several classes and queues are due at the same time.
 const CREATORS: usize = 32;
 
 /// Runs the shape with Berth; also with an older Berth before it and with Kueue after it, if the settings name these programs.
@@ -412,7 +412,8 @@ async fn release(client: Client, path: String, object: Slim, index: usize, done:
                 return;
             }
         }
-        // A conflict means that the API server has a newer state of the Workload, which the run may have seen and skipped already.
+        // After a conflict the function reads the newer state of the Workload from the API server: the run's watch may have shown and skipped that state
+        // already.
         object = match look(&client, path.trim_end_matches("/status")).await {
             Ok(object) => object,
             Err(e) => {

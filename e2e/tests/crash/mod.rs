@@ -57,7 +57,7 @@ objectRetentionPolicies:
 
 /// Time without a kill, which is long enough for a start of Berth and for the writes that Berth makes when no other work is left.
 const CALM: Duration = Duration::from_secs(5);
-/// Longest wait for writes that Berth makes only after it has lived for a while, because the other stories kill it meanwhile.
+/// Time limit for writes that Berth makes only some time after its start: the limit is long, because other stories kill Berth again before that.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 type StoryRun<'a> = BoxFuture<'a, Result<()>>;

@@ -7,7 +7,8 @@ use berth_e2e::binaries::repository;
 
 use crate::crash::{older_rows, other_rows, rows};
 
-/// File that declares the purposes of writes. The test reads the file, because end-to-end tests see Berth as its users do and link none of its code.
+/// Berth's source file that declares the purposes of its writes. The test reads the file, because end-to-end tests see Berth as its users do and link none of
+/// its code.
 const SOURCE: &str = "crates/reconcile/src/write/purpose.rs";
 
 /// Purposes without a row in the crash table, with the reason why they need none.

@@ -51,8 +51,8 @@ async fn accepted(plane: &ControlPlane, client: &Client) -> Result<()> {
     .await
 }
 
-/// Berth has written the namespaces that opted in into its webhook configurations: applying the same manifests again is a conflict, unless it is
-/// forced.
+/// The test writes namespaces into the webhook configurations, as Berth does for the namespaces in which it manages all jobs: applying the same manifests again
+/// is a conflict of field managers, unless the apply is forced.
 async fn upgraded(plane: &ControlPlane, client: &Client) -> Result<()> {
     let configuration = MUTATING.get(client, "", NAMES[0]).await?.with_context(|| format!("no {}", NAMES[0]))?;
     let mut webhooks = configuration["webhooks"].clone();

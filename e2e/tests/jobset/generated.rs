@@ -20,8 +20,8 @@ const RESERVATION: &str = "cloud.google.com/reservation-name";
 const PROJECT: &str = "cloud.google.com/reservation-project";
 const SPOT: &str = "cloud.google.com/gke-spot";
 
-/// The node pools that a provisioner creates for the generated JobSets: one pool for each slice, with the labels that the slice's pods select. The
-/// JobSet `train` has no node pool on the reservation and none on demand.
+/// The node pools that a provisioner creates for the generated JobSets: one pool for each slice, with the labels that the slice's pods select. The JobSet
+/// `train` has node pools on spot only, and none in the reserved and the on-demand tier.
 pub(crate) fn pools() -> Vec<Pool> {
     let reserved = Tier::Reserved("my-reservation".to_owned());
     let jobs = [("zero", "1", reserved), ("one", "5", Tier::Spot), ("train", "5", Tier::Spot)];
@@ -60,8 +60,8 @@ fn uploader() -> Value {
         "volumeMounts": [{"name": "shared-output", "mountPath": "/output"}]})
 }
 
-/// The JobSet of a launch with `--queue=queue` for the tier `tier` that AxLearn's bastion sets: on the reservation for tier 0, and on spot for any
-/// other tier.
+/// The JobSet of a launch with `--queue=queue` for the tier `tier` that AxLearn's bastion sets: with selectors for GKE's reservation for tier 0, and for spot
+/// nodes for any other tier.
 fn generated(s: &Scenario<'_>, name: &str, tier: &str, priority: &str) -> Value {
     let mut selector = json!({"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice",
         "cloud.google.com/gke-tpu-topology": "4x4", "provisioner-nodepool-id": name, "job-priority": priority});
@@ -138,7 +138,8 @@ fn on_own_pools(pods: &[Value], name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A generated JobSet of tier 0 goes to the reservation and any other to spot, as their selectors say, and Berth changes no field that AxLearn wrote.
+/// A generated JobSet of AxLearn's tier 0 is admitted to the reserved flavor and any other to the spot flavor, as their selectors say, and Berth changes no
+/// field that AxLearn wrote.
 pub(crate) async fn by_its_own_selectors(stage: &Stage) -> Result<()> {
     let s = stage.scenario("as-generated").await?;
     queues(&s, &json!({})).await?;

@@ -223,8 +223,8 @@ async fn the_tier_that_it_names(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A JobSet in the form that AxLearn writes, pinned to spot by its selectors. The policy of its queue overrides the selectors, and the reservation
-/// has no nodes, so the JobSet falls back to on-demand capacity.
+/// A JobSet in the form that AxLearn writes, pinned to spot by its selectors. The QueuePolicy of the JobSet's queue overrides the selectors, and the reserved
+/// tier has no nodes, so the JobSet falls back to on-demand capacity.
 async fn policy_alone_sends_it_to_the_next_tier(stage: &Stage) -> Result<()> {
     let s = stage.scenario("overridden").await?;
     tiers(&s, &[("reserved", ("cloud.google.com/reservation-name", "nowhere")), ON_DEMAND, SPOT]).await?;
@@ -272,7 +272,7 @@ pub(crate) fn preset() -> Result<String> {
     std::fs::read_to_string(&path).with_context(|| path.display().to_string())
 }
 
-/// Tests the preset for AxLearn as Berth ships it: a JobSet of tier 0 gets the reservation, a JobSet without a tier gets spot, and a JobSet that is
+/// Tests the preset for AxLearn as Berth ships it: a JobSet of AxLearn's tier 0 gets reserved capacity, a JobSet without a tier gets spot, and a JobSet that is
 /// pinned to spot goes to spot. The priority of each JobSet is the one in its pods' label.
 async fn the_preset_serves_all(stage: &Stage) -> Result<()> {
     let s = stage.scenario("axlearn").await?;

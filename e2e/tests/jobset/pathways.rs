@@ -30,7 +30,7 @@ fn head_and_workers(s: &Scenario<'_>) -> Value {
         "spec": {"replicatedJobs": jobs}})
 }
 
-/// Creates a queue with cpu of a flavor without a tier, and with chips of two tiers: a reservation that has no nodes, and on-demand nodes.
+/// Creates a queue with cpu of a flavor without a tier, and with chips of two tiers: the reserved tier, which has no nodes, and the on-demand tier.
 async fn queue(s: &Scenario<'_>) -> Result<()> {
     let (cpu, reserved, demand) = (s.name("cpu"), s.name("reserved"), s.name("on-demand"));
     s.apply(&manifest::flavor(&cpu, &[("cloud.google.com/gke-nodepool", "cpu")])).await?;
@@ -77,7 +77,7 @@ pub(crate) async fn only_workers_fall_back(stage: &Stage) -> Result<()> {
     };
     ensure!(flavor("head", "cpu")? == json!(s.name("cpu")), "{}", workload["status"]["admission"]);
     ensure!(flavor("job", "google.com/tpu")? == json!(s.name("on-demand")), "{}", workload["status"]["admission"]);
-    // Only the workers were tried on the reservation: the flavor of the head is in no back-off and has no tier.
+    // Only the workers of the JobSet were tried in the reserved tier: the flavor of the head pod has no tier, and no back-off follows for it.
     let evictions = items(&workload, "/status/schedulingStats/evictions");
     ensure!(evictions.len() == 1 && text(&evictions[0], "/reason") == "StockOut", "{evictions:?}");
     let reserved = s.name("reserved");

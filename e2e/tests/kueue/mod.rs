@@ -360,7 +360,8 @@ async fn back_to_kueue(world: &World, mut manager: Manager) -> Result<Guarded> {
     world.is(JOB, "larger", "suspended", |job| job["spec"]["suspend"] == json!(true)).await?;
     let before = quiet(world).await?;
     let runs = world.running().await?;
-    // The order is that of the guide: Kueue follows and its webhooks serve, then Berth's webhooks are deleted, and then Berth ends.
+    // The order of the steps is that of docs/migrate-from-kueue.md: Kueue follows and its webhooks serve, then Berth's webhooks are deleted, and then Berth
+    // ends.
     let kueue = world.start("kueue-again")?;
     world.kueue_serves().await?;
     world.install_kueues_webhooks().await?;

@@ -138,7 +138,8 @@ fn since(object: &Value, kind: &str) -> Result<Timestamp> {
     Ok(text(condition, "/lastTransitionTime").parse()?)
 }
 
-/// A queue for the pool `stable` with a flavor and a LocalQueue of its own; `more` is merged into its spec. Returns the flavor's name.
+/// A queue for the pool `stable` with a flavor and a LocalQueue of its own; `more` is merged into its spec. Returns the name of the ResourceFlavor that it
+/// creates for the queue.
 async fn stable_queue(s: &Scenario<'_>, name: &str, quotas: &[Quota<'_>], more: &Value) -> Result<String> {
     let (flavor, full) = (s.name(&format!("{name}-flavor")), s.name(name));
     s.apply(&manifest::flavor(&flavor, &[(POOL, "stable")])).await?;

@@ -22,7 +22,7 @@ const ACCELERATOR: (&str, &str) = ("cloud.google.com/gke-tpu-accelerator", "tpu-
 const POOL: &str = "e2e.berth.dev/pool";
 const TIERS: &str = "berth.dev/capacity-tiers";
 
-/// A TPU flavor of a tier; `reservation` is the name of the reserved flavor's reservation.
+/// A ResourceFlavor for TPU nodes of the tier `tier`; the parameter `reservation` is the name of GKE's reservation that the nodes of the reserved tier use.
 fn tpu(name: &str, tier: &str, reservation: &str) -> Value {
     let (own, key, value, others) = match tier {
         "reserved" => ((RESERVATION, reservation), RESERVATION, reservation, SPOT.to_owned()),

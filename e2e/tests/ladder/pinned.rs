@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::ladder::{ACCELERATOR, RESERVATION, SPOT, chips, message, policy, runs_in_tier, set_up_tiers, tpu};
 
-/// A job for TPU v5e as the builder of AxLearn's bastion writes it: on spot, or on the reservation `reservation`.
+/// A job for TPU v5e as the builder of AxLearn's bastion writes it: with a selector for spot nodes, or for nodes of GKE's reservation `reservation`.
 pub(crate) fn axlearn(s: &Scenario<'_>, name: &str, reservation: Option<&str>) -> Job {
     let job = chips(s, name).pod_label("job-priority", "3").pod_label("user-id", "somebody");
     let tpu = json!({"key": "google.com/tpu", "operator": "Exists"});
@@ -37,7 +37,7 @@ pub(crate) async fn by_its_own_selectors(stage: &Stage) -> Result<()> {
     let waiting = s.pending("again").await?;
     let text = crate::ladder::message(&waiting, "QuotaReserved");
     ensure!(text.contains(&s.name("spot")), "pinned to spot, whose quota is in use: {text}");
-    // The reservation has quota but no nodes; the job waits for the nodes, because it accepts no other tier.
+    // The reserved tier has quota but no nodes; the admitted job waits for nodes, because it accepts no other tier.
     s.create(axlearn(&s, "reserved", Some("nowhere"))).await?;
     let held = s.admitted("reserved").await?;
     ensure!(berth_e2e::quickstart::flavor_of(&held) == s.name("reserved"), "{}", held["status"]["admission"]);
@@ -55,7 +55,8 @@ pub(crate) async fn pinned_job_falls_back(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A job with a selector for spot: because of the policy it tries the reservation, which has no nodes, and then gets on-demand capacity.
+/// A job with a selector for spot: because the QueuePolicy overrides the selector, the job is admitted to the reserved tier, which has no nodes, and then gets
+/// on-demand capacity.
 async fn one_tier_down(s: &Scenario<'_>) -> Result<()> {
     set_up_tiers(s, "nowhere", "4").await?;
     let tiers = json!({
@@ -75,7 +76,7 @@ async fn one_tier_down(s: &Scenario<'_>) -> Result<()> {
     is_restored(s, &created).await
 }
 
-/// A job with a selector for a reservation without nodes, in a zone without on-demand nodes: it ends on spot, in a queue of its own.
+/// A job with a selector for a reservation of GKE that has no nodes, in a zone without on-demand nodes: the job falls back to spot, in a queue of its own.
 async fn all_the_way_down(s: &Scenario<'_>) -> Result<()> {
     let name = |tier: &str| s.name(&format!("deep-{tier}"));
     let [spot, demand, reserved] = ["spot", "on-demand", "reserved"].map(|tier| (tier, name(tier)));

@@ -142,8 +142,8 @@ pub(crate) async fn configured_by_file(stage: &Stage) -> Result<()> {
     for name in &names {
         s.admitted(name).await?;
     }
-    // Each job needs three writes (its Workload, its reservation and its start), at ten writes a second. Without the configured limit on the rate of writes,
-    // Berth's writes for the eight jobs take about half a second.
+    // Each job needs three writes of Berth (creation of its Workload, reservation of its quota, and its start), and Berth may make ten writes a second. Without
+    // the configured limit on the rate of writes, Berth's writes for the eight jobs take about half a second.
     let (took, least) = (begun.elapsed(), Duration::from_secs(2));
     ensure!(took >= least, "{} writes took {took:?}, and must take {least:?} at least", 3 * JOBS);
     s.conclude().await

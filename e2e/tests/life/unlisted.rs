@@ -32,7 +32,7 @@ fn binding() -> Result<Kind> {
     Kind::of(&json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding"}))
 }
 
-/// A JobSet that waits for quota under either manager, and runs for longer than the test.
+/// A JobSet that is created suspended in the LocalQueue `queue`, and whose pods run for longer than the test.
 fn long_set(s: &Scenario<'_>, name: &str) -> Value {
     let mut set = job_set(s, name, &json!({"kueue.x-k8s.io/queue-name": "queue"}));
     set["spec"]["suspend"] = json!(true);

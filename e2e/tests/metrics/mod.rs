@@ -137,7 +137,7 @@ async fn reclaimed_by_two(s: &Scenario<'_>) -> Result<()> {
     anyhow::bail!("two preemptors never met in one cycle")
 }
 
-/// A job leaves a tier without nodes for the next tier. Returns the time until the job has finished.
+/// A job leaves a tier without nodes for the next tier. Returns the time from the creation of the job that changes its tier until it has finished.
 async fn down_a_tier(s: &Scenario<'_>) -> Result<Duration> {
     let names = [("reserved", "nowhere"), ("on-demand", "cpu")];
     for (tier, pool) in names {
@@ -161,8 +161,8 @@ async fn down_a_tier(s: &Scenario<'_>) -> Result<Duration> {
     Ok(begun.elapsed())
 }
 
-/// After the back-off of the tier without nodes is over, a job that was held back before tries the tier and leaves it again. Returns the time for
-/// which the job was held back, and the time of all steps.
+/// After the back-off of the tier without nodes is over, a job is held by the stop policy of its LocalQueue for four seconds, is then admitted to that tier,
+/// and leaves it again. Returns two times: how long the LocalQueue held the job, and the time from the job's creation to its end.
 async fn down_again(s: &Scenario<'_>) -> Result<[Duration; 2]> {
     wait::until(STEP, "the back-off is over", || async {
         let policy = kinds::QUEUE_POLICY.get(&s.client, "", &s.name("policy")).await?.unwrap_or_default();
@@ -246,7 +246,8 @@ async fn a_training_gives_way(s: &Scenario<'_>, urgent: &str) -> Result<()> {
     training_is(s, urgent, "has ended", in_phase("Succeeded")).await
 }
 
-/// Repeats all counted events, because a rate needs an increase of its counter after Prometheus' first scrape. Returns the result of [`down_again`].
+/// Repeats all counted events, because a rate needs an increase of its counter after Prometheus' first scrape. Returns the two times that [`down_again`] has
+/// measured.
 async fn once_more(s: &Scenario<'_>) -> Result<[Duration; 2]> {
     let (durations, ()) = futures::try_join!(down_again(s), a_training_gives_way(s, "urgent-again"))?;
     // One of the two remaining TrainingJobs waits for quota.

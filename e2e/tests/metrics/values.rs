@@ -51,8 +51,8 @@ fn value(series: &Value) -> f64 {
     text(series, "/value/1").parse().unwrap_or(f64::NAN)
 }
 
-/// Checks the tier metrics of two jobs of a queue that were admitted to the reservation, left it because it has no nodes, and ended on demand. One of
-/// these jobs was held back for the time `held` before its admission, and all other steps of both jobs took the time `beside`.
+/// Checks the tier metrics of two jobs of a queue that were admitted to the reserved tier, left it because it has no nodes, and ended in the on-demand tier.
+/// One of these jobs was held back for the time `held` before its admission, and all other steps of both jobs took the time `beside`.
 pub(crate) async fn of_tiers(prometheus: &Prometheus, queue: &str, held: Duration, beside: Duration) -> Result<()> {
     let at = format!("{{cluster_queue={queue:?}}}");
     let admissions = format!("sum by (tier) (berth_tier_admissions_total{at})");

@@ -110,7 +110,7 @@ pub(crate) async fn no_monopoly(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// Keeps a tenant's queue full of high-priority jobs: a new job follows each job that ends. Returns only with an error.
+/// Keeps a tenant's queue full of high-priority jobs: a new job follows each job that ends. The function never ends by itself, and returns only an error.
 async fn keeps_flooding(s: &Scenario<'_>, queue: &str) -> Result<()> {
     let mut made = 0_usize;
     loop {

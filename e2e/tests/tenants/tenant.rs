@@ -45,7 +45,7 @@ pub(crate) struct Tenant<'a> {
     refusals: AtomicUsize,
 }
 
-/// Review of a user's rights.
+/// The kind SelfSubjectAccessReview, by which a client asks the API server about its own rights.
 const REVIEW: Kind = Kind {
     api_version: "authorization.k8s.io/v1",
     kind: "SelfSubjectAccessReview",

@@ -77,8 +77,8 @@ async fn was_not_evicted(s: &Scenario<'_>) -> Result<()> {
     Ok(())
 }
 
-/// An elastic TrainingJob starts with the free quota, scales up after another job has ended, gives up workers for a new job of higher priority,
-/// scales up again, and ends. The other jobs end when the test lets them, and not after a time.
+/// An elastic TrainingJob starts with the free quota, scales up after another job has ended, gives up workers for a new job of higher priority, scales up
+/// again, and ends. The jobs beside the elastic TrainingJob end when the test lets them end, and not after a fixed time.
 pub(crate) async fn grows_and_shrinks(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("elastic").await?;
     let s = &scenario;

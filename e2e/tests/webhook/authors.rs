@@ -78,7 +78,7 @@ pub(crate) async fn need_the_right(stage: &Stage) -> Result<()> {
         Ok(Seen::when(message == "accepted", || message.clone()))
     })
     .await?;
-    // Another account may make changes of a TrainingJob that lead to no other Jobs.
+    // An account without the right to create Jobs may change a label of a TrainingJob, but no field from which Berth would create different Jobs.
     let edit = |patch: Value| {
         let editor = &editor;
         async move { answer_text(TRAINING_JOB.patch(editor, "author-rights", "made", &patch).await) }

@@ -1,6 +1,7 @@
-//! Berth is down. An object that nothing opts in is created as if Berth were not installed; an opted-in Job, JobSet, pod, Deployment or StatefulSet
-//! is refused with Berth's name, or stored unchanged if the operator chose that. After Berth is back, Jobs and JobSets that were stored unchanged are
-//! suspended; pods stay if there is quota for them; and the pods of a Deployment or StatefulSet wait if they are created after its next write.
+//! Tests of a control plane whose Berth is down. An object that names no queue, in a namespace that Berth does not manage, is created as if Berth were not
+//! installed; a Job, JobSet, pod, Deployment or StatefulSet that names a queue is refused with Berth's name, or stored unchanged if `failurePolicy` is Ignore.
+//! After Berth is back, Jobs and JobSets that were stored unchanged are suspended; pods stay if there is quota for them; and the pods of a Deployment or
+//! StatefulSet wait if they are created after the next write of that Deployment or StatefulSet.
 
 use std::time::{Duration, Instant};
 
@@ -93,7 +94,7 @@ pub(crate) fn runs(pod: &Value) -> bool {
     text(pod, "/status/phase") == "Running" && pod.pointer("/metadata/deletionTimestamp").is_none()
 }
 
-/// Checks that an object that is not opted in to Berth is created as fast as without Berth, runs, and can be changed.
+/// Checks that an object that names no queue, in a namespace that Berth does not manage, is created as fast as without Berth, runs, and can be changed.
 async fn nothing_is_noticed(s: &Scenario<'_>) -> Result<()> {
     let job = manifest::Job::new("blast", "plain", "").spec(&json!({"suspend": false})).manifest();
     let [deployment, set] = PARENTS.map(|kind| parent(kind, "plain", &json!({})));
@@ -190,7 +191,7 @@ async fn jobs_of_job_sets_are_let_in(s: &Scenario<'_>, set: &Value) -> Result<()
     part["metadata"]["labels"] = json!({"jobset.sigs.k8s.io/jobset-uid": set["metadata"]["uid"]});
     s.apply(&part).await.context("a Job of a JobSet, with Berth down")?;
     pods_of_daemon_sets_are_let_in(s, text(set, "/metadata/namespace")).await?;
-    // The Job is deleted with its JobSet.
+    // The garbage collector deletes the JobSet's Job after the test has deleted the JobSet.
     JOBSET.delete(&s.client, text(set, "/metadata/namespace"), text(set, "/metadata/name")).await
 }
 
@@ -222,7 +223,7 @@ async fn queued_job_ends(stage: &Stage, namespace: &str) -> Result<()> {
     s.job_is("ends", "Complete", |job| condition(job, "Complete") == "True").await.map(drop)
 }
 
-/// Checks that opted-in objects are created as they are and run, because the operator chose that for the time in which Berth is down.
+/// Checks that objects that name a queue are created unchanged and run while Berth is down, because the webhooks' `failurePolicy` is Ignore.
 async fn all_is_let_in(s: &Scenario<'_>) -> Result<()> {
     let [(job, _), others @ ..] = opted_in(s, "eager");
     // The API server applies the changed webhook configuration a moment later.
@@ -266,7 +267,7 @@ async fn pods_keep_to_the_quota(s: &Scenario<'_>) -> Result<()> {
         Ok(Seen::when(right, || format!("{left:?}")))
     })
     .await?;
-    // The pods are deleted, so that the jobs can get the quota.
+    // The test deletes the pods that stayed, so that the jobs can get their quota.
     for name in names {
         if POD.get(&s.client, "blast", name).await?.is_some() {
             POD.delete(&s.client, "blast", name).await?;

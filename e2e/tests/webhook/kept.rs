@@ -17,7 +17,7 @@ fn file(s: &Scenario<'_>, job: &manifest::Job, name: &str) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// Runs a kubectl command that must give a warning; returns the warning. The command must take effect nevertheless.
+/// Runs a kubectl command that must give a warning; returns the warning. The kubectl command must take effect although it gives a warning.
 async fn warned(s: &Scenario<'_>, args: &[&str]) -> Result<String> {
     let args = [args, &["--warnings-as-errors"]].concat();
     match s.stage.plane.kubectl(&args).await {

@@ -26,7 +26,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::RwLock;
 
-/// A lock with which a test that measures times runs alone: all other tests hold it as readers.
+/// A lock by which a test that measures times or memory runs alone: this test holds the lock as writer, and the other tests of the suite hold it as readers.
 static QUIET: RwLock<()> = RwLock::const_new(());
 
 /// Options for a manager with the arguments `args`.
@@ -34,7 +34,7 @@ fn manager(args: &[&str]) -> ManagerOptions {
     ManagerOptions { args: args.iter().map(|arg| (*arg).to_owned()).collect(), ..ManagerOptions::default() }
 }
 
-/// A stage whose manager serves webhooks, and the port of the webhooks.
+/// Starts a control plane with a Berth that serves its webhooks; returns it with the port of the webhooks.
 async fn stage(options: Options, manager: ManagerOptions) -> Result<(Stage, u16)> {
     let plane = ControlPlane::start(options).await?;
     let port = webhooks::port()?;
@@ -44,7 +44,7 @@ async fn stage(options: Options, manager: ManagerOptions) -> Result<(Stage, u16)
     Ok((Stage::on(plane, &[Pool::cpu("cpu", 2, Tier::OnDemand)], manager).await?, port))
 }
 
-/// Runs one story on a stage of its own; messages about a failure name the control plane.
+/// Runs the test function `story` on a control plane of its own; messages about a failure name the control plane.
 async fn alone<F>(options: Options, manager: ManagerOptions, story: F) -> Result<()>
 where
     F: for<'a> FnOnce(&'a mut Stage, u16) -> BoxFuture<'a, Result<()>>,
@@ -96,7 +96,8 @@ async fn reviews() -> Result<()> {
     outcome
 }
 
-/// Objects that nothing opts in are created while Berth is down; opted-in objects are refused or stored unchanged, as the operator chose.
+/// While Berth is down, objects without a queue in namespaces that Berth does not manage are created; objects that Berth must review are refused or stored
+/// unchanged, as `failurePolicy` says.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn webhook_outage_affects_only_opted_in_objects() -> Result<()> {
     let _turn = QUIET.read().await;

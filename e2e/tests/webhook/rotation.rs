@@ -291,7 +291,7 @@ fn present<'a>(key: &str, secret: &'a Value) -> &'a str {
     text(secret, &format!("/data/{key}"))
 }
 
-/// Asks Berth for a new certificate authority and waits until it is the only one.
+/// Asks Berth for a new certificate authority and waits until the Secret has the new authority alone, without the old one.
 async fn replace_authority(client: &Client, round: u32) -> Result<()> {
     let old = SECRET.get(client, NAMESPACE, SECRET_NAME).await?.context("the Secret")?;
     let ask = json!({"metadata": {"annotations": {"berth.dev/rotate-ca": "now"}}});
