@@ -192,7 +192,8 @@ fn value_in_message(how: &[Value]) -> Result<ValueInMessage> {
     }
 }
 
-/// The value that a case's short form stands for: `long`, `many` and `entries` in the file of cases stand for a long text, a long list and a large map.
+/// The value that a case's short form stands for: the keys `long`, `many` and `entries` in the file of cases stand for a long text, a long list and a large
+/// map.
 fn spelled(written: &Value) -> Value {
     let number = |key: &str| written.get(key).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
     match (number("long"), number("many"), number("entries")) {
@@ -251,8 +252,8 @@ fn judge(case: &Case, refusal: Option<&Value>) -> std::result::Result<(), String
         return if behind.contains(part) { Ok(()) } else { Err(format!("{part:?} is not told: {message}")) };
     }
     if case.words.starts_with(MOST_BYTES) {
-        // For a text that is too long the expected message has only the limit of the length: Kubernetes never repeats such a value, which may be megabytes
-        // long.
+        // For a text that is too long the expected message has only the limit of the length, because Kubernetes never repeats a value that is too long and may
+        // have megabytes.
         let expected = format!("Too long: {}", case.words);
         return if message == expected { Ok(()) } else { Err(format!("expected {expected:?}, told {message}")) };
     }

@@ -27,7 +27,7 @@ pub async fn http_get(port: u16, path: &str) -> Result<(u16, String)> {
 pub async fn https_get(port: u16, path: &str, token: Option<&str>) -> Result<(u16, String)> {
     let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse()?);
     config.accept_invalid_certs = true;
-    // A refusal because of too many requests is an answer, so the client does not retry.
+    // The client does not retry after the answer 429 (too many requests), because tests want to see that answer.
     config.default_retry = false;
     let client = kube::Client::try_from(config)?;
     let mut request = http::Request::get(path);

@@ -1,10 +1,10 @@
 //! Tests of every rule of every field of Kueue's kinds, in both API versions: a rule is broken on a good object of `cases/kueue-fields`, and kept at
 //! its limit.
 //!
-//! The test breaks the rules of a schema about numbers, patterns, lists of words and required fields mechanically, wherever a good object has the
-//! field; and it leaves fields with a default out. A rule in CEL has a written case in the file `cases/kueue-fields` of its kind. The function
-//! `uncovered` names the rules that have neither a mechanical test nor a case. Statuses and rules that compare with the old object need an existing
-//! object, which the test stores before it asks and which the cases do not change.
+//! The test breaks the rules of a schema about numbers, patterns, lists of words and required fields mechanically, wherever a good object has the field; and it
+//! leaves fields with a default out. A rule in CEL has a written case in the file `cases/kueue-fields` of its kind. The function `uncovered` names the rules
+//! that have neither a mechanical test nor a case. Cases about a status, and about rules that compare with the old object, need an existing object: the test
+//! stores this object before it sends a case, and no case changes it.
 
 mod asked;
 mod paths;

@@ -161,7 +161,7 @@ impl Observer {
     }
 
     /// No manager leads from now on, because the test has stopped all managers: actions that Berth must take within a time (invariants Q6, L3, L5) are not due
-    /// meanwhile. All other invariants are judged as before.
+    /// meanwhile. Invariants other than Q6, L3 and L5 are judged also while no manager leads.
     pub fn nobody_leads(&self) {
         let now = lock(&self.recorded).since_beginning(Instant::now());
         lock(&self.judge).nobody_leads(now);

@@ -47,7 +47,7 @@ impl Drop for OwnFolder {
     }
 }
 
-/// Writes a new file that only its user can read.
+/// Writes a new file that only the user of this process can read.
 ///
 /// # Errors
 /// Fails if the file exists already or cannot be written.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// Script of the shell that guards a program: `$0` is the pid file, `$1` a folder to remove at the end (may be empty), and the other arguments are
+/// Script of the shell that guards a program. The script's `$0` is the pid file, `$1` a folder to remove at the end (may be empty), and the other arguments are
 /// the program and its arguments.
 const GUARD: &str = r#"
 exec 3<&0 </dev/null

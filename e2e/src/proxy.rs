@@ -77,7 +77,7 @@ impl Asked {
         Asked { verb, resource, namespace: namespace.to_owned(), name: name.to_owned(), query: query.to_owned(), body }
     }
 
-    /// Status of a condition in the request's body: `True`, `False`, or empty if the request does not write the condition.
+    /// Status that the request's body gives a condition, which is `True` or `False`; empty if the request does not write the condition.
     pub fn condition(&self, type_: &str) -> &str {
         crate::kinds::condition(&self.body, type_)
     }

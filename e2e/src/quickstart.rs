@@ -53,7 +53,7 @@ pub fn flavor_of(workload: &Value) -> &str {
     flavors.and_then(|f| f.values().next()).and_then(Value::as_str).unwrap_or("")
 }
 
-/// The tier of the pool to which a node belongs: `reserved`, `on-demand` or `spot`; empty for a node of another cluster.
+/// The tier of the pool to which a node belongs, that is, `reserved`, `on-demand` or `spot`; empty for a node of another cluster.
 pub fn tier_of(node: &Value) -> &'static str {
     let label = |key: &str| node.pointer("/metadata/labels").and_then(|l| l.get(key)).is_some();
     if label("cloud.google.com/reservation-name") {

@@ -46,7 +46,7 @@ impl S3 {
     /// Fails if the server's folder cannot be made or the server cannot listen.
     pub async fn start(bucket: &str) -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("berth-s3-{bucket}-{}", std::process::id()));
-        // A killed run may have left this folder behind, and a later run may get the same process id.
+        // A killed run of the tests may have left a folder of this name, because a later run may get the same process id.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join(bucket)).with_context(|| format!("making {}", folder.display()))?;
         let files = FileSystem::new(&folder).map_err(|error| anyhow!("{error:?}"))?;

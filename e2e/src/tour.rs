@@ -15,7 +15,7 @@ use crate::wait::{self, STEP, Seen};
 
 /// Namespace of the tour's objects.
 pub const NAMESPACE: &str = "tour";
-/// Kueue's configuration file for the tour: Berth also manages pods and JobSets.
+/// Berth's configuration file (in Kueue's format) for the tour, by which Berth manages Jobs, JobSets and pods.
 pub const CONFIG: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations:\n  frameworks: \
                           [batch/job, jobset.x-k8s.io/jobset, pod]\n";
 

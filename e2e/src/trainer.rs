@@ -30,7 +30,7 @@ pub const NEVER_MS: u32 = 3_600_000;
 const PAUSE: Duration = Duration::from_millis(200);
 /// Age beyond which the trainer's list of the pods is too old: the pods may not run any more.
 const FRESH: Duration = Duration::from_millis(500);
-/// A little more than a second, which is the resolution of Berth's times: Berth cannot order two events within one second.
+/// Time between two events by which Berth can order them: a little more than a second, because Berth's times have a resolution of a second.
 const SECOND: Duration = Duration::from_millis(1_050);
 
 /// The begin of a run; a run is the pods of one start of a job.

@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Kueue's webhooks, of kinds that Berth knows, by their names without `.kb.io`: Berth has no counterpart of two of Kueue's webhooks, which
+    /// The test names Kueue's webhooks for kinds that Berth knows without the ending `.kb.io`. Berth has no counterpart of two of Kueue's webhooks, which
     /// `docs/migrate-from-kueue.md` names, because Berth's leader adds the finalizers of these two kinds.
     #[test]
     fn kueue_webhooks_have_counterparts_except_two_documented_ones() {
@@ -218,7 +218,8 @@ mod tests {
                     assert!(webhook.get("namespaceSelector").is_none(), "they live in no namespace: {webhook}");
                     continue;
                 }
-                // The chart's opted-in webhooks select a namespace that does not exist: Berth writes the namespaces of its configuration in its place.
+                // The chart's webhooks for namespaces in which Berth manages all jobs (`-opted-in`) select a namespace that does not exist, until Berth writes
+                // the namespaces of its configuration into them.
                 let (operator, names) = if kinds::text(webhook, "/name").contains("-opted-in.") {
                     ("In", json!(["none.berth.dev"]))
                 } else {

@@ -7,7 +7,8 @@ use berth_e2e::bench::{self, Settings};
 use berth_e2e::kueue::{Kueue, SKIPPED};
 use berth_e2e::shipped;
 
-/// Number of queues of the run: Berth writes the status of each queue at most once in 5 s, and a few times more at the beginning and at the end.
+/// Number of ClusterQueues and LocalQueues of the run, which limits the writes of queue statuses: at most one per queue in 5 s, and a few more at the beginning
+/// and at the end.
 const QUEUES: f64 = 60.0;
 
 /// Only one benchmark runs at a time, because two control planes would influence each other's figures.

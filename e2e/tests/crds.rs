@@ -147,7 +147,7 @@ async fn served_versions(plane: &ControlPlane) -> Result<()> {
     Ok(())
 }
 
-/// An object with the words that `kubectl get` must show about it: `always`, and the words that it shows only with `-o wide`.
+/// An object with the words that `kubectl get` must show about it in each form (`always`), and those that it must show only with `-o wide` (`wide`).
 struct Shown {
     resource: &'static str,
     object: Value,

@@ -35,7 +35,7 @@ fn is_called(manager: &Manager, identity: &str) -> bool {
     log.lines().any(|line| line.contains("lease taken") && line.contains(identity))
 }
 
-/// The replica that leads, and the other replica.
+/// Two replicas of Berth: the one that leads, and the other one.
 async fn roles<'a>(stage: &Stage, pair: &'a mut [Manager; 2]) -> Result<(&'a mut Manager, &'a mut Manager)> {
     let holder = wait::until(wait::STEP, "one of the two leads", || async {
         let holder = manager::leader(&stage.client).await?;

@@ -90,7 +90,8 @@ async fn all_reduce(s: &Scenario<'_>, python: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Only the launcher of an MPIJob runs as a process of this test: Open MPI starts the ranks on the hosts in the file that the launcher reads.
+/// Only the launcher of an MPIJob runs as a process of this test. The launcher's Open MPI itself starts the ranks on the hosts in the file that the launcher
+/// reads.
 async fn open_mpi(s: &Scenario<'_>, python: &Path) -> Result<()> {
     let name = "mpi";
     s.apply(&training(s, name, "MPIJob", &["sh", "mpi_launcher.sh"], &json!({}))).await?;

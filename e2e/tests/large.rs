@@ -1,5 +1,5 @@
-//! Waiting jobs of a mebibyte each, as many as one namespace may have: Berth starts, lists the jobs and admits other jobs within the memory that the
-//! chart gives it. The memory suffices because Berth keeps little of a waiting job in memory, and reads a list object by object.
+//! A test with waiting jobs of a mebibyte each, as many as one namespace may have. Berth starts, lists these large jobs and admits other jobs within the memory
+//! that the chart gives it. The memory suffices because Berth keeps little of a waiting job in memory, and reads a list object by object.
 //!
 //! The test has 60 waiting jobs in `make test`, and 500 in `make night` (`BERTH_LARGE=500`).
 

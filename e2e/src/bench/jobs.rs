@@ -1,4 +1,4 @@
-//! The benchmark with real Jobs, end to end: Jobs through an operator, and the same Jobs unsuspended without an operator, on the same control plane.
+//! The benchmark with real Jobs, end to end: it runs Jobs through an operator, and the same Jobs unsuspended without an operator, on the same control plane.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};

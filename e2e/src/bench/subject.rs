@@ -1,4 +1,4 @@
-//! The program that the benchmark measures: Berth, or the real Kueue if the benchmark is asked to run it as well.
+//! The program that the benchmark measures, which is Berth, or the real Kueue if the benchmark's settings name one.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

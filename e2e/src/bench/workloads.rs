@@ -190,7 +190,7 @@ enum Done {
     Failed(anyhow::Error),
 }
 
-/// One run: the Workloads, their states, and the figures that are measured on the way.
+/// One run of a benchmark without jobs: its Workloads with their states, and the figures that are measured during the run.
 struct Drive<'a> {
     client: Client,
     shape: &'a Shape,

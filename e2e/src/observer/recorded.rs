@@ -222,7 +222,7 @@ pub(super) async fn follow(client: Client, kind: Kind, role: Role, recorded: Arc
         match event {
             Ok(Event::Init) => {
                 listed.clear();
-                // The watch has shown all states up to the newest seen revision one by one.
+                // Up to the newest revision that was seen before this list, the watch has shown all states of the kind one by one.
                 let mut recorded = lock(&recorded);
                 last = recorded.newest(kind);
                 newest = last;

@@ -1,5 +1,5 @@
-//! Admission checks of a controller that Berth does not know; the test acts as the controller. Berth reserves quota and then waits for the
-//! controller's answer: Ready starts the job with the check's additions, Retry requeues the job, and Rejected deactivates it.
+//! Admission checks of a controller that Berth does not know; the test acts as the controller. Berth reserves quota and then waits for the answer of the
+//! check's controller: the answer Ready starts the job with the check's additions, Retry requeues the job, and Rejected deactivates it.
 
 use std::time::Duration;
 

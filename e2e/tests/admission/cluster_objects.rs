@@ -1,5 +1,4 @@
-//! Kubernetes' own settings that concern a job: PriorityClasses, LimitRanges, ResourceQuotas, RuntimeClasses, the scheduler, and the placement of
-//! pods.
+//! Kubernetes' own settings that concern a job, namely PriorityClasses, LimitRanges, ResourceQuotas, RuntimeClasses, the scheduler, and the placement of pods.
 
 use std::collections::BTreeSet;
 

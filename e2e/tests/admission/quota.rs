@@ -54,7 +54,7 @@ pub(crate) async fn borrowing_and_lending(stage: &Stage) -> Result<()> {
     queue(&s, "a", "cohort", quota("cpu", "4").borrowing("2")).await?;
     queue(&s, "b", "cohort", quota("cpu", "6").lending("3")).await?;
     queue(&s, "c", "cohort", quota("cpu", "0")).await?;
-    // Queue a uses 4 cpus of its own and 2 borrowed cpus, which is its borrowing limit.
+    // Queue a uses 4 cpus of its own and 2 borrowed cpus, as many as its borrowing limit allows.
     s.create(job(&s, "a-six", "a", "6")).await?;
     s.admitted("a-six").await?;
     s.object_is(CLUSTER_QUEUE, &s.name("a"), "6 reserved, 2 borrowed", |q| total_and_borrowed(q) == (6000, 2000))

@@ -1,4 +1,4 @@
-//! Stories of the crash table: TrainingJobs that change the number of their workers while they run.
+//! Stories of the crash table about TrainingJobs that change the number of their workers while they run.
 
 use anyhow::Result;
 use berth_e2e::kinds::TRAINING_JOB;

@@ -1,5 +1,5 @@
-//! The crash tests: Berth dies before and after each kind of write, loses answers and requests, and is refused by a busy API server. Every story ends
-//! as it would without the fault, and no invariant is broken on the way.
+//! The crash tests: Berth dies before and after each kind of write, loses answers and requests, and is refused by a busy API server. Every story of the crash
+//! table ends as it would without the fault, and no invariant is broken on the way.
 //!
 //! The crash table has a row for each kind of write: a function that recognises the request, and a story that makes Berth send the request. Each
 //! story runs in a namespace of its own, and all stories run at the same time, so that the crash in one story also hits the others at any point.

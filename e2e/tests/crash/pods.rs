@@ -125,8 +125,8 @@ pub(crate) fn are_replaced<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     .boxed()
 }
 
-/// Story: two pods have no scheduling gate, as if they had been created while Berth did not answer. There is quota for one of these two pods, which
-/// stays; Berth deletes the other pod.
+/// Story: two pods have no scheduling gate, as if they had been created while Berth did not answer. The queue has quota for one of the two pods without a gate,
+/// which stays; Berth deletes the other pod.
 pub(crate) fn are_let_in<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("1", &json!({})).await?;

@@ -193,7 +193,7 @@ async fn end_pods(s: &Scenario<'_>, job: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Story: a user makes a running job larger: Berth stops the job, which waits with its new requests.
+/// Story: a user makes a running job larger; Berth stops the job, which waits for quota for its new requests.
 pub(crate) fn changes_its_size<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
     async move {
         s.simple_queue("2", &json!({})).await?;

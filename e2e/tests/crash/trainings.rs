@@ -1,4 +1,4 @@
-//! Stories of the crash table: TrainingJobs of a fixed size; and helper functions for TrainingJobs of any size.
+//! Stories of the crash table about TrainingJobs of a fixed size, and helper functions for TrainingJobs of any size.
 
 use anyhow::Result;
 use berth_e2e::kinds::{POD, TRAINING_JOB, condition, text};

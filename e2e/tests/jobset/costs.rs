@@ -30,9 +30,9 @@ const JOB_TENTHS: u64 = 65;
 /// at once, is started, ready, finished, and released. The second number of `ALONE` is the most writes to the status of the Job's LocalQueue: when the Job
 /// waits, runs, and has ended.
 const ALONE: (u64, u64) = (6, 3);
-/// The two numbers of `ALONE` for a JobSet of eight Jobs that is alone in its queue: Berth may write the JobSet's Workload once more, with the Jobs that have
-/// succeeded. Berth writes the JobSet's Workload once more than that if a slow machine takes longer from the end of the first Job to the end of the JobSet than
-/// Berth waits for more ends.
+/// The two numbers of `ALONE` for a JobSet of eight Jobs that is alone in its queue, for which Berth may write the JobSet's Workload once more, with the Jobs
+/// that have succeeded. Berth writes the JobSet's Workload once more than that if a slow machine takes longer from the end of the first Job to the end of the
+/// JobSet than Berth waits for more ends.
 const SET_ALONE: (u64, u64) = (7, 5);
 const WAITS_FOR_ENDS: SignedDuration = SignedDuration::from_secs(5);
 

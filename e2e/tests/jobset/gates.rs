@@ -121,8 +121,8 @@ async fn is_refused(s: &Scenario<'_>, spec: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Changes that the JobSet controller itself allows in a suspended JobSet: scheduling gates, also in the write that resumes the JobSet, but no
-/// affinity. Berth has no part in this scenario.
+/// Changes that the JobSet controller itself allows in a suspended JobSet: scheduling gates, also in the write that resumes the JobSet, but no affinity. Berth
+/// does nothing with the JobSet `plain` of this scenario, which is in no queue.
 pub(crate) async fn its_controller_takes_more(stage: &Stage) -> Result<()> {
     let s = stage.scenario("gates-by-hand").await?;
     let mut set = slices(&s, "plain", false, 600_000);

@@ -102,8 +102,8 @@ impl Story {
         self.world.start_with("kueue", config, &path)
     }
 
-    /// Steps 1 and 2 of docs/migrate-from-kueue.md: each CRD has one stored version; the CRDs are handed over to Berth's release, which does not exist yet, and
-    /// Kueue goes on converting their objects.
+    /// Runs steps 1 and 2 of docs/migrate-from-kueue.md: checks that each CRD has one stored version, hands the CRDs over to Berth's release, which does not
+    /// exist yet, and checks that Kueue goes on converting their objects.
     async fn adopts(&self) -> Result<()> {
         let client = &self.world.client;
         for (name, definition) in adoption::definitions(client).await? {
@@ -122,7 +122,8 @@ impl Story {
         Ok(())
     }
 
-    /// Step 3 of docs/migrate-from-kueue.md: installs Berth's release beside Kueue's, with Kueue's configuration, and starts Berth's manager, which follows.
+    /// Runs step 3 of docs/migrate-from-kueue.md: installs Berth's release beside Kueue's, with Kueue's configuration, and starts Berth's manager, which
+    /// follows.
     async fn installs_berth(&self) -> Result<Manager> {
         let config = self.configuration().await?;
         let file = self.world.plane.folder().join("config.yaml");
@@ -148,7 +149,7 @@ impl Story {
         Ok(manager)
     }
 
-    /// Steps 4 and 5 of docs/migrate-from-kueue.md: Kueue's webhooks are deleted, Kueue ends, and Berth leads.
+    /// Runs steps 4 and 5 of docs/migrate-from-kueue.md: deletes Kueue's webhooks, ends Kueue, and waits until Berth leads.
     async fn stops_kueue(&self, mut kueue: Guarded, was: &str) -> Result<()> {
         self.are_converted_by_kueue().await?;
         self.world.delete_webhooks(WEBHOOKS).await?;
@@ -158,7 +159,7 @@ impl Story {
         self.world.leader_is("Berth leads", |holder| !holder.is_empty() && holder != was).await
     }
 
-    /// Step 6 of docs/migrate-from-kueue.md: the conversion in the CRDs, and the roles for people, become Berth's.
+    /// Runs step 6 of docs/migrate-from-kueue.md: hands the conversion in the CRDs and the roles for people over to Berth's release.
     async fn converts(&self) -> Result<()> {
         let chart = helm::chart().display().to_string();
         let mut args = vec!["upgrade", "berth", &*chart, "--namespace", helm::NAMESPACE, "--reuse-values"];
@@ -168,7 +169,7 @@ impl Story {
         adoption::until_berth_converts(&self.world.client, &self.authority).await
     }
 
-    /// Step 7 of docs/migrate-from-kueue.md: Kueue's release is uninstalled, and no object of Berth's goes with it.
+    /// Runs step 7 of docs/migrate-from-kueue.md: uninstalls Kueue's release, and checks that no object of Berth's goes with it.
     async fn uninstalls_kueue(&self) -> Result<()> {
         let before = quiet(&self.world).await?;
         self.helm.ok(&["uninstall", "kueue", "--namespace", SYSTEM]).await?;

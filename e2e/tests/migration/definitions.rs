@@ -46,8 +46,8 @@ pub(crate) async fn are_converted_by_kueue(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Until Kueue's release is uninstalled, one command brings Kueue back, with its webhooks and its CRDs. The test then repeats the steps of the
-/// migration from the second one on.
+/// Until Kueue's release is uninstalled, one command brings Kueue back, with its webhooks and its CRDs. After Kueue is back the test repeats the steps of
+/// docs/migrate-from-kueue.md from the second step on.
 pub(crate) async fn kueue_could_come_back(world: &World) -> Result<()> {
     let chart = world.plane.folder().join("kueue-chart").display().to_string();
     let args = ["upgrade", "kueue", &*chart, "--namespace", kueue::NAMESPACE, "--reuse-values", "--force-conflicts"];

@@ -1,6 +1,6 @@
-//! A cluster as Kueue 0.19 leaves it: Kueue's release, its lease, and its objects in the form in which Kueue writes them, under its field managers.
-//! The test writes these objects itself, because Kueue 0.19 does not exist as a Go module, and so that `make test` need not build a Kueue:
-//! `e2e/tests/kueue` runs the real one, at night.
+//! A cluster as Kueue 0.19 leaves it, that is, with Kueue's release, lease and objects in the form in which Kueue writes them, under its field managers. The
+//! test writes these objects itself, because Kueue 0.19 does not exist as a Go module, and so that `make test` need not build a Kueue. The suite
+//! `e2e/tests/kueue` runs the real Kueue, in `make night`.
 
 use std::fs;
 use std::path::Path;
@@ -74,7 +74,7 @@ webhook:
   port: 9443
 ";
 
-/// Writes a chart like Kueue's: CRDs among the templates without a policy that keeps them, a Deployment with its configuration, roles for people, and
+/// Writes a chart like Kueue's, with CRDs among the templates (without a policy that keeps them), a Deployment with its configuration, roles for people, and
 /// webhooks.
 pub(crate) fn write_chart(folder: &Path) -> Result<()> {
     let (templates, files) = (folder.join("templates"), folder.join("files"));
@@ -115,8 +115,8 @@ pub(crate) fn write_chart(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A CRD as Kueue's chart has it: Kueue's Service converts the kinds whose versions differ. No server runs behind the Service in this test, so the
-/// v1beta1 of these kinds is not served, as in the files of the folder `crds`.
+/// A CRD as Kueue's chart has it, with Kueue's Service as conversion webhook if the kind's versions differ. No server runs behind the Service in this test, so
+/// the v1beta1 of these kinds is not served, as in the files of the folder `crds`.
 fn definition(text: &str) -> Result<Value> {
     let mut definition = kinds::parse(text)?.into_iter().next().context("a CRD")?;
     if items(&definition, "/spec/versions").iter().any(|version| version["served"] == json!(false)) {
@@ -186,8 +186,8 @@ pub(crate) fn name_of(kind: Kind, object: &Value) -> String {
 pub(crate) fn workload_of(job: &Value) -> Value {
     let mut template = job["spec"]["template"].clone();
     template["metadata"] = json!({"annotations": template["metadata"]["annotations"]});
-    // Topology-aware scheduling is on by default in Kueue, so every Workload names the label that numbers its pods. The field `topologyRequest` with
-    // that label alone does not make a Workload request a topology.
+    // Topology-aware scheduling is on by default in Kueue, so every Workload names the label that numbers its pods. A field `topologyRequest` with nothing but
+    // `podIndexLabel` does not make a Workload request a topology.
     let place = json!({"podIndexLabel": "batch.kubernetes.io/job-completion-index"});
     let count = &job["spec"]["parallelism"];
     let set = json!({"name": "main", "count": count, "template": template, "topologyRequest": place});

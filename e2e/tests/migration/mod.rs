@@ -361,7 +361,7 @@ async fn given_back(
     let log = std::fs::read_to_string(manager.log())?;
     ensure!(!log.contains("Forbidden"), "something is forbidden: {}", manager.log_tail(20));
     let keeps = world.run_of("keeps").await?;
-    // The observer judges Berth's time from its beginning on while Berth still leads, because no process updates the statuses after Berth has ended.
+    // The observer gives its verdict on the time under Berth while Berth still leads, because no process updates the statuses after Berth has ended.
     observer.conclude(Duration::from_secs(6)).await.context("the promises")?;
     observer.nobody_leads();
     // Berth's webhooks are deleted, because no server would answer them after Berth has ended.
@@ -400,7 +400,8 @@ async fn story(world: &World) -> Result<()> {
     definitions::adopted(world).await.context("the CRDs are adopted")?;
     let config = world.configuration(kueue::NAMESPACE, "kueue-manager-config").await?;
     installed_beside_kueue(world, &config).await.context("installed beside Kueue")?;
-    // The API server serves all kinds from here on, so the observer starts. Until Kueue gives its lease up, Berth need not act, and must not write.
+    // After the installation of Berth's release the API server serves all kinds that the observer watches, so the observer starts. Until Kueue gives its lease
+    // up, Berth need not act, and must not write.
     let observer = Observer::start(world.client.clone()).await?;
     observer.nobody_leads();
     let port = webhooks::port()?;

@@ -25,7 +25,7 @@ use crate::migration::kueue::{self, Kueue};
 
 /// Namespace of the JobSets, pods and pod groups, and the name of their ClusterQueue.
 pub(crate) const NAMESPACE: &str = "others";
-/// Cpus of the queue's quota: Kueue has admitted seven cpus, and the waiting pod requests two.
+/// Cpus of the queue's quota, of which Kueue has admitted seven, so that the waiting pod with a request of two does not fit.
 const QUOTA: &str = "8";
 /// Name of the pod group whose pods Kueue has started.
 const CREW: &str = "crew";

@@ -172,7 +172,7 @@ async fn each_on_its_own(s: &Scenario<'_>) -> Result<()> {
     run_on(s, ("app", "embed"), &["small"]).await.map(drop)
 }
 
-/// Inference needs more than its own nodes: Berth asks the training on the hybrid node to save a checkpoint, and stops it after it has saved. The
+/// When inference needs more than its own nodes, Berth asks the training on the hybrid node to save a checkpoint, and stops it after it has saved. The
 /// trainings on the training nodes run on.
 async fn inference_takes_back(s: &Scenario<'_>) -> Result<()> {
     let (_, name) = FINETUNE;

@@ -82,7 +82,7 @@ pub(crate) async fn the_gpu_that_its_affinity_requires(stage: &Stage) -> Result<
     conclude(s).await
 }
 
-/// A scripted autoscaler gets no node for a pod: Berth deletes the pod, and its replacement gets the next tier.
+/// If the (scripted) autoscaler gets no node for a pod, Berth deletes the pod, and the pod that replaces it gets the next tier.
 pub(crate) async fn autoscaler_gets_no_node(stage: &Stage) -> Result<()> {
     let s = stage.scenario("pod-scale-up-failed").await?;
     let (reserved, demand) = (s.name("reserved"), s.name("on-demand"));

@@ -55,8 +55,8 @@ pub(crate) async fn within_the_queue(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A deleted job that a user's finalizer keeps runs on, because the job controller does not act on it any more. The deleted job is preempted for
-/// another job nevertheless.
+/// A deleted job that a user's finalizer keeps runs on, because the job controller does not act on it any more. Berth preempts the deleted job, which still has
+/// quota and pods, for another job nevertheless.
 pub(crate) async fn kept_by_a_finalizer(stage: &Stage) -> Result<()> {
     let s = stage.scenario("kept-victim").await?;
     basics(&s).await?;

@@ -122,7 +122,7 @@ async fn second_attempt(stage: &Stage) -> Result<()> {
     conclude(s).await
 }
 
-/// Name of the ProvisioningRequest as in [`request_name`], after the job has got a Workload.
+/// Waits until the job has a Workload; returns the name of the job's ProvisioningRequest, as [`request_name`] does.
 async fn request_name_later(s: &Scenario<'_>, job: &str, attempt: u32) -> Result<String> {
     s.workload(job, "made", |_| true).await?;
     request_name(s, job, attempt).await

@@ -1,9 +1,9 @@
 //! A tenant attacks the quota with a client certificate and the rights of a user. The tenant's writes never get him more than his quota, and never
 //! keep others from theirs for longer than the bound by which each attack is judged.
 //!
-//! The tests make all attacks with webhooks on. Attacks that need no pods of their own, and attacks by pods that no review sees, are also made while
-//! Berth is down and `failurePolicy` lets the tenant's writes pass, and without webhooks: `make test` makes the first attack of each cause, and `make
-//! night` makes all attacks (`BERTH_ATTACKS=all`), some of them once more in a namespace with a LocalQueue `default`.
+//! The tests make all attacks with webhooks on. Attacks that need no pods of their own, and attacks by pods that no review sees, are also made while Berth is
+//! down and `failurePolicy` lets the tenant's writes pass, and without webhooks. The command `make test` makes the first attack of each cause, and `make night`
+//! makes all attacks (`BERTH_ATTACKS=all`), some of them once more in a namespace with a LocalQueue `default`.
 //!
 //! The list [`OPEN`] has the attacks that still succeed, which SECURITY.md describes; they are made only with `BERTH_ATTACKS=open`.
 

@@ -33,7 +33,7 @@ const QUOTA: i128 = 2_000;
 /// Beginning of the names of namespaces with a LocalQueue `default`.
 const WITH_DEFAULT: &str = "default-";
 
-/// One tenant in a namespace with two LocalQueues: `queue`, which borrows, and `lender`, which takes its quota back.
+/// One tenant in a namespace with two LocalQueues: the LocalQueue `queue` borrows the quota of the LocalQueue `lender`, which takes it back.
 pub(crate) struct Tenant<'a> {
     /// The scenario of the tenant's namespace, with an administrator's client.
     pub(crate) s: Scenario<'a>,

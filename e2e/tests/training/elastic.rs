@@ -48,8 +48,8 @@ fn ensure_bounds(job: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Creates an elastic TrainingJob of 2 to 4 workers of the kind `framework`, which starts with 2 workers because a neighbour holds the rest of the
-/// queue's quota. The function also creates a priority class `urgent` of higher priority.
+/// Creates an elastic TrainingJob of 2 to 4 workers of the kind `framework`, which starts with 2 workers because a neighbour holds the rest of the queue's
+/// quota. The function that creates the elastic TrainingJob also creates a priority class `urgent` of higher priority.
 async fn small_beside_a_neighbour(s: &Scenario<'_>, framework: &str, other: &Value) -> Result<Value> {
     s.simple_queue("4", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}})).await?;
     s.apply(&manifest::priority_class(&s.name("urgent"), 100)).await?;

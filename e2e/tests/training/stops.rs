@@ -125,7 +125,7 @@ pub(crate) async fn waits_too_long(stage: &Stage) -> Result<()> {
     scenario.conclude().await
 }
 
-/// A gang is admitted, but no node fits its pods: Berth releases the gang with all of its pods, and another job gets the quota.
+/// If a gang is admitted, but no node fits its pods, Berth releases the gang with all of its pods, and another job gets the quota.
 pub(crate) async fn pods_never_ready(stage: &Stage) -> Result<()> {
     let scenario = stage.scenario("gang-timeout").await?;
     let s = &scenario;

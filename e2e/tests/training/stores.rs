@@ -1,5 +1,5 @@
-//! Checkpoints in stores of each protocol: Berth reports the checkpoints of a TrainingJob, keeps the last ones, deletes older ones, and lets TrainingJobs go on
-//! from a checkpoint.
+//! Tests of checkpoints in stores of each protocol. Berth reports the checkpoints of a TrainingJob, keeps the last ones, deletes older ones, and lets
+//! TrainingJobs go on from a checkpoint.
 
 use std::path::Path;
 

@@ -159,7 +159,8 @@ async fn left_alone_beside_the_systems(s: &Scenario<'_>, names: [&str; 2]) -> Re
 
 /// Checks that objects that Berth must review are refused while Berth is down, apart from deletions.
 async fn what_is_opted_in_is_refused(s: &Scenario<'_>) -> Result<()> {
-    // Objects of Kueue's kinds are refused if the kind has rules beyond its schema; a LocalQueue is accepted.
+    // While Berth is down, a ClusterQueue is refused, because Berth's webhook checks rules that its schema does not have; a LocalQueue has no such webhook and
+    // is accepted.
     s.apply(&manifest::local_queue("blast", "another", "blast-cq")).await?;
     let queue = manifest::cluster_queue("blast-other", &[], &json!({}));
     let error = format!("{:#}", s.apply(&queue).await.err().context("a ClusterQueue, with Berth down")?);

@@ -218,8 +218,8 @@ pub(crate) async fn flood(stage: &Stage, port: u16) -> Result<()> {
     ensure!(after.resident_mb < before.resident_mb + LEFT, "memory grew");
     ensure!(outcome.paths.len() == targets.len(), "of {} paths only {:?} were asked", targets.len(), outcome.paths);
     ensure!(outcome.answered >= total / 20, "{} were reviews of odd objects", outcome.answered);
-    // The round of requests has checked the answer to each malformed review, and reads no answer to bytes that are no TLS: Berth's metric
-    // `berth_webhook_refused_total` must count the refused ones of both.
+    // The round of requests has checked the answer to each malformed review, and reads no answer to bytes that are no TLS. Berth's metric
+    // `berth_webhook_refused_total` must count the refused reviews and the bytes that are no TLS.
     wait::until(STEP, "those that were turned away are counted", || async {
         let refused = stage.manager.metric("berth_webhook_refused_total", &[]).await?.unwrap_or(0.0);
         Ok(Seen::when(refused >= (total - outcome.answered) as f64 * 0.9, || format!("{refused} were counted")))
@@ -357,7 +357,7 @@ async fn round(stage: &Stage, port: u16, total: usize, targets: &[Target], rando
         outcome.paths.insert(path.clone());
         outcome.answered += usize::from(text.starts_with("HTTP/1.1 200"));
         // After six of seven reviews the test keeps the TLS connection for the next review, but not after a request for a path that does not exist: Berth does
-        // not read the body of such a request and closes the connection.
+        // not read the body of a request for an unknown path and closes the connection.
         if number % 7 != 0 && path != NOWHERE {
             kept = Some(stream);
         }

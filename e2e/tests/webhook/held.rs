@@ -129,7 +129,7 @@ async fn given_back(s: &Scenario<'_>) -> Result<()> {
     s.finished("next").await
 }
 
-/// Writes a status with a field manager of its own, as the check's controller does.
+/// Writes the status of a Workload or AdmissionCheck with a field manager of its own, as the check's controller does.
 async fn set_status(s: &Scenario<'_>, kind: Kind, name: &str, status: &Value) -> kube::Result<DynamicObject> {
     let object =
         json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "status": status});

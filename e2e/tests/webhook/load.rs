@@ -27,8 +27,8 @@ use crate::webhook::rotation::trust;
 const NAMESPACE: &str = "webhook-load";
 /// Number of creations per second.
 const RATE: u32 = 300;
-/// Number of dry runs that the API server processes at once. For further creations the test sends only the reviews: two cores that do nothing but dry
-/// runs answer 100 to 290 of them a second, and leave no time to Berth, which is measured here.
+/// Number of dry runs that the API server processes at once. For further creations the test sends only the reviews: two cores that do nothing but dry runs
+/// answer 100 to 290 dry runs a second, and leave no time to Berth, whose times the test measures.
 const AT_ONCE: usize = 2;
 /// Number of creations, of a hundred, that must have been dry runs at the API server.
 const SERVED: u32 = 10;

@@ -72,7 +72,7 @@ async fn left_alone(s: &Scenario<'_>) -> Result<()> {
         let shown = shown_to(client, s, left).await?;
         ensure!(!gated(&shown) && queue(&shown).is_empty(), "{shown}");
     }
-    // A user's pod that names a Job as its controller is refused: Berth would leave such a pod to the Job's quota, so that it would run without quota.
+    // A user's pod that names a Job as its controller is refused, because Berth would leave the pod to the Job's quota, and so the pod would run without quota.
     let refused = shown(s, &of_job).await.err().context("a pod with a Job as its controller was accepted")?;
     let error = format!("{refused:#}");
     for words in ["mpod-opted-in.berth.dev", "metadata.ownerReferences", "is made by the Job controller alone"] {

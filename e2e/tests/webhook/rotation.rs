@@ -313,7 +313,7 @@ async fn rotations(client: &Client, port: u16) -> Result<()> {
     for round in 0..2 {
         replace_authority(client, round).await?;
     }
-    // Invalid data replaces a leaf certificate: Berth serves the present leaf until it has made a new one.
+    // The test replaces the leaf certificate in the Secret by invalid data, and Berth serves its present leaf certificate until it has made a new one.
     let rubbish = json!({"data": {"tls.crt": "cnViYmlzaA=="}});
     SECRET.patch(client, NAMESPACE, SECRET_NAME, &rubbish).await?;
     wait::until(wait::STEP, "the rubbish is replaced, and what is there instead is served", || async {
