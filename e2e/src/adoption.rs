@@ -1,5 +1,5 @@
-//! The transfer of Kueue's CRDs to Berth's Helm release, as docs/migrate-from-kueue.md describes it. The commands change Helm's labels and
-//! annotations of the CRDs while Kueue still serves and converts their objects. Berth converts the objects after Kueue has ended.
+//! The transfer of Kueue's CRDs to Berth's Helm release, as docs/migrate-from-kueue.md describes it. The commands of that page change Helm's labels and
+//! annotations of the CRDs while Kueue still converts objects of these CRDs. Berth converts the objects of Kueue's kinds after Kueue has ended.
 
 use std::collections::BTreeMap;
 use std::fs;

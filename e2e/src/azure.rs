@@ -118,7 +118,7 @@ impl Azure {
                 port.to_string(),
                 "--inMemoryPersistence".to_owned(),
                 "--silent".to_owned(),
-                // Client libraries may use a newer version of the protocol than Azurite supports.
+                // Azurite must not check the version of the protocol, because client libraries may use a newer version than Azurite supports.
                 "--skipApiVersionCheck".to_owned(),
                 "--disableTelemetry".to_owned(),
             ],

@@ -142,7 +142,7 @@ pub struct ContainerLaunch<'a> {
     pub name: &'a str,
     /// Folder of the program's log.
     pub logs: &'a Path,
-    /// User and group in numbers, as images give them: `65532:65532`.
+    /// User and group of the program in numbers, as images give them, for example `65532:65532`.
     pub user: &'a str,
     /// The complete environment of the program.
     pub env: &'a [(&'a str, &'a str)],

@@ -1,5 +1,5 @@
-//! PyTorch, JAX, Paddle and Open MPI from PyPI, with which the test runs the containers of pods as processes of this machine. The processes are
-//! needed because kwok's pods execute nothing.
+//! PyTorch, JAX, Paddle and Open MPI from PyPI, with which the test runs the containers of pods as processes of this machine. The frameworks cannot run in pods
+//! of the control plane, because kwok's pods execute nothing.
 //!
 //! The tests with the frameworks run only in `make night` (`BERTH_FRAMEWORKS=1`), because PyTorch's wheels take 3 GB.
 

@@ -23,8 +23,8 @@ pub struct Gcs {
     _process: Guarded,
 }
 
-/// Path of the server's program, which is built first if the cache does not have it. Tests call this function before they begin to measure time,
-/// because the build may take minutes.
+/// Path of the program of the Google Cloud Storage server, which is built first if the cache does not have it. Tests call [`program`] before they begin to
+/// measure time, because the build may take minutes.
 ///
 /// # Errors
 /// Fails when Go is missing or the build fails.

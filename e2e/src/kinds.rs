@@ -19,7 +19,7 @@ pub struct Kind {
     pub api_version: &'static str,
     /// Kind.
     pub kind: &'static str,
-    /// Plural name of the resource.
+    /// Plural name of the kind's resource, as in the paths of requests.
     pub plural: &'static str,
     /// True if objects of the kind are in namespaces.
     pub namespaced: bool,
@@ -261,7 +261,7 @@ pub fn example(file: &str) -> Result<Vec<Value>> {
     read().with_context(|| path.display().to_string())
 }
 
-/// Applies a manifest as a user: Jobs and Pods are created, and objects of other kinds are applied server-side.
+/// Applies a manifest as a user, that is, creates a Job or Pod, and applies an object of another kind server-side.
 ///
 /// # Errors
 /// Fails when the API server refuses the request.

@@ -202,7 +202,7 @@ impl Job {
     }
 }
 
-/// Merges `from` into `into` as a merge patch does: `null` removes a field.
+/// Merges `from` into `into` as a merge patch does, in which `null` removes a field.
 pub fn patch(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {

@@ -145,12 +145,12 @@ impl Observer {
         self.watched.contains(&kind)
     }
 
-    /// Changes of the objects in one scope, for waits.
+    /// A source of notifications about changes of the objects in one scope, for waits.
     pub fn changes_in(&self, scope: Scope) -> Changes {
         Changes::new(lock(&self.recorded).changes_in(scope))
     }
 
-    /// Number of changes that the observer has seen so far.
+    /// Number of changes of objects of the judged kinds that the observer has seen so far.
     pub fn changes(&self) -> u64 {
         lock(&self.recorded).total
     }

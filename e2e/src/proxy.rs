@@ -30,17 +30,17 @@ use crate::wait::{self, Seen};
 /// A request, as the API server sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
-    /// Verb of the request: `get`, `list`, `watch`, `create`, `update`, `patch`, `apply` or `delete`.
+    /// Verb of the request, one of `get`, `list`, `watch`, `create`, `update`, `patch`, `apply` and `delete`.
     pub verb: &'static str,
-    /// Plural of the resource, with the subresource after a slash.
+    /// Plural of the requested resource, with the subresource after a slash.
     pub resource: String,
-    /// Namespace, empty for cluster scope.
+    /// Namespace in the request's path; empty for cluster scope.
     pub namespace: String,
-    /// Name, empty for collections.
+    /// Name of the requested object; empty for collections.
     pub name: String,
     /// Query.
     pub query: String,
-    /// Body of the request; null if there is no body or the body is no JSON.
+    /// Body of the request; null if the request has no body or its body is no JSON.
     pub body: Value,
 }
 

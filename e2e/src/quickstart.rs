@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::kinds::{self, text};
 use crate::nodes::{Pool, Tier};
 
-/// Namespace of the example's jobs.
+/// Namespace of the jobs of the quickstart example.
 pub const NAMESPACE: &str = "quickstart";
 /// ClusterQueue of the quickstart.
 pub const CLUSTER_QUEUE: &str = "tpu";

@@ -10,7 +10,8 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::binaries::repository;
 
-/// Path of the shipped binary, which cargo builds if it is older than its sources. The environment variable `BERTH_BINARY` names another binary.
+/// Path of the shipped binary, which cargo builds if it is older than its sources. If the environment variable `BERTH_BINARY` names a binary, the tests run
+/// that binary, and cargo builds none.
 ///
 /// # Errors
 /// Fails if cargo cannot build the binary.

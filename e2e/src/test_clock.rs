@@ -51,7 +51,7 @@ impl TestClock {
         self.reading + at.saturating_duration_since(self.at).div_f64(self.slowness())
     }
 
-    /// Adds a measurement to the means.
+    /// Adds a measurement of the machine's speed to the means of the measurements.
     fn seen(&mut self, at: Instant, wall: f64, core: f64) {
         self.reading = self.now(at);
         self.at = at;

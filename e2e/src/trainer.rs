@@ -33,12 +33,12 @@ const FRESH: Duration = Duration::from_millis(500);
 /// Time between two events by which Berth can order them: a little more than a second, because Berth's times have a resolution of a second.
 const SECOND: Duration = Duration::from_millis(1_050);
 
-/// The begin of a run; a run is the pods of one start of a job.
+/// The begin of a run of a training; one start of a TrainingJob, with its pods, is one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
     /// The step from which the training goes on by the pods' environment; the checkpoint of this step existed.
     pub resumed: Option<i64>,
-    /// The last step that the job had saved before this run.
+    /// The last step that the TrainingJob had saved before this run.
     pub before: Option<i64>,
 }
 
@@ -98,7 +98,7 @@ impl Trainer {
         .await
     }
 
-    /// Sets other intervals at the pod of a TrainingJob that writes its checkpoints now.
+    /// Sets other intervals between checkpoints at the running pod that writes the checkpoints of a TrainingJob.
     ///
     /// # Errors
     /// Fails if no pod of the TrainingJob writes checkpoints, or if the API server refuses the change.

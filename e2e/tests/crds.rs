@@ -95,7 +95,7 @@ async fn store_as(client: &Client, version: &str) -> Result<()> {
         Ok(Seen::when(found, || read["spec"].to_string()))
     })
     .await?;
-    // The API server replaces the handlers of the other kinds at about the same time.
+    // The test has seen the new handler of one kind; the API server replaces the handlers of the other kinds within two seconds of it.
     tokio::time::sleep(Duration::from_secs(2)).await;
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! Tests of every folder of `examples/`: the files are applied as the README says, on the nodes that they need, all their jobs finish, and the
-//! clean-up of the README removes their objects; two examples have tests of their own. Jobs of each preset that has no jobs of its own fall back
-//! through the preset's tiers, on nodes as the pages of docs/capacity describe them. The API server accepts every object of Kueue's or Berth's kinds
-//! in the pages.
+//! Tests of every folder of `examples/`: the files are applied as the README says, on the nodes that they need, all their jobs finish, and the clean-up of the
+//! README removes their objects; two examples have tests of their own. For each preset without jobs of its own the tests create jobs, which fall back through
+//! the preset's tiers, on nodes as the pages of docs/capacity describe them. The API server accepts every object of Kueue's or Berth's kinds in the pages of
+//! docs/.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,11 +28,11 @@ const PRESETS: &str = "presets";
 /// Label of nodes, whose value is the name of the nodes' flavor.
 const FLAVOR: &str = "e2e.berth.dev/flavor";
 
-/// The nodes for all examples together.
+/// The nodes that all examples together need.
 fn pools() -> Vec<Pool> {
     let mut pools = quickstart::pools();
     pools.push(Pool::cpu("cpu", 2, Tier::OnDemand));
-    // The preset for GPUs on GKE calls the flavor of these nodes on-demand.
+    // In the preset for GPUs on GKE these GPU nodes belong to the flavor `gke-gpu-on-demand`.
     pools.push(Pool::gpu("gpu", 2, Tier::OnDemand).label(FLAVOR, "gke-gpu-on-demand"));
     pools
 }

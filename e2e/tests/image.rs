@@ -87,7 +87,7 @@ async fn layer_from_a_registry_reaches_an_api_server_by_name() -> Result<()> {
 fn make(out: PathBuf) -> Result<PathBuf> {
     let mut command = Command::new(shipped::xtask()?);
     command.arg("image").arg("--binary").arg(shipped::binary()?).arg("--out").arg(&out);
-    // The tool refuses a release build that is not linked statically.
+    // Without `--dynamic` the command `xtask image` refuses a binary that is not linked statically.
     if !shipped::is_release() {
         command.arg("--dynamic");
     }
@@ -127,7 +127,7 @@ async fn carried(registry: &Registry, from: &Path, layout: &Path, tag: &str) -> 
     let name = registry.image(&format!("{NAME}:{tag}"));
     let (pushed, manifest) = image(layout)?;
     registry.crane(&["push", &from.display().to_string(), &name]).await?;
-    // Without `--fast` crane assumes that every layer is compressed; the test pulls the layer below and compares it.
+    // Without `--fast` the command `crane validate` assumes that every layer is compressed; the test pulls the image's layer itself and compares it.
     registry.crane(&["validate", "--fast", "--remote", &name]).await?;
     // The digest of the manifest stays the same only if no layer is compressed on the way; the image's id, by which container engines know it, always
     // stays the same.

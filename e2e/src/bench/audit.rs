@@ -163,7 +163,7 @@ pub fn split_events(requests: &Requests) -> (u64, u64) {
     sums
 }
 
-/// The successful writes among `requests`.
+/// The numbers of the successful writes in `requests`, which has all requests by verb and resource.
 pub fn writes(requests: &Requests) -> Requests {
     let reads = ["get ", "list ", "watch "];
     requests

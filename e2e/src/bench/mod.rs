@@ -28,7 +28,8 @@ use crate::kueue::Kueue;
 /// Settings of a benchmark run, read from the environment variables `SHAPE`, `SCALE`, `PREEMPTION`, `BENCH_BEFORE`, `KUEUE`, `BENCH_JSON`, `IDLE`.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The shape: `small` (15,000 Workloads over 30 queues), `large` (50,000 Workloads over 1,000 queues) or `jobs` (1,000 Jobs over 5 queues).
+    /// The shape of the run, one of `small` (15,000 Workloads over 30 queues), `large` (50,000 Workloads over 1,000 queues) or `jobs` (1,000 Jobs over 5
+    /// queues).
     pub shape: String,
     /// Factor by which the number of objects per queue is multiplied.
     pub scale: f64,

@@ -19,7 +19,7 @@ fn check_kind() -> Result<Kind> {
     Kind::of(&json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "AdmissionCheck"}))
 }
 
-/// Writes a status as the check's controller does, with a field manager of its own.
+/// Writes the status of an AdmissionCheck or Workload as the check's controller does, with a field manager of its own.
 async fn set_status(s: &Scenario<'_>, kind: Kind, name: &str, status: &Value) -> Result<()> {
     let body = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind.kind, "metadata": {"name": name}, "status": status});
     let params = PatchParams::apply(CONTROLLER).force();
@@ -158,7 +158,7 @@ pub(crate) async fn retry(stage: &Stage) -> Result<()> {
     answer(&s, &other, "Ready", &[]).await?;
     s.admitted("second").await?;
     s.remove("second").await?;
-    // The first job comes back when the time that its check gave is over.
+    // The job `first`, whose check answered Retry, gets quota again when the delay in that answer is over.
     let again = asked(&s, "first").await?;
     answer(&s, &again, "Ready", &[]).await?;
     s.admitted("first").await?;

@@ -58,7 +58,7 @@ pub(crate) async fn limits(stage: &Stage) -> Result<()> {
     s.apply(&json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": s.name("sandbox")},
         "handler": "sandbox", "overhead": {"podFixed": {"cpu": "250m"}}}))
         .await?;
-    // Berth must have seen the LimitRange before the job is created; it has if its view agrees with fresh lists.
+    // The test waits until Berth's view agrees with fresh lists, because Berth must have seen the LimitRange before the job is created.
     stage.manager.recomputes_in(&Scope::of(&s.namespace)).await?;
     s.create(s.job("silent").pods(2).requests(&[]).endless()).await?;
     let workload = s.admitted("silent").await?;

@@ -65,8 +65,8 @@ pub(crate) async fn fired_and_by_hand(stage: &Stage) -> Result<()> {
     ensure!(made.contains("cronjob-scheduled-timestamp"), "not made by the CronJob's controller: {made}");
     let fired = text(&fired, "/metadata/name").to_owned();
 
-    // The tier that the CronJob's template names is full, and the other tier, which the queue tries before it, is free: Berth suspends the Job, which
-    // waits with a Workload of its own.
+    // The tier that the CronJob's template names is full, so Berth suspends the CronJob's Job, which waits with a Workload of its own although the queue's
+    // other tier is free.
     let waiting = s.pending(&fired).await?;
     ensure!(text(&waiting, "/spec/queueName") == "queue", "{}", waiting["spec"]);
     s.next_second().await;

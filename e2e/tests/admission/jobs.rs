@@ -46,8 +46,8 @@ pub(crate) async fn gated(stage: &Stage) -> Result<()> {
     s.conclude().await
 }
 
-/// A job that accepts fewer pods gets as many pods as there is quota for. The job has its own number of pods again when it is stopped, and ends with
-/// the number of pods that it got.
+/// A job that accepts fewer pods gets as many pods as there is quota for. Such a partially admitted job has the number of pods in its user's manifest again
+/// when it is stopped; if it is not stopped, it ends with the number of pods that it got.
 pub(crate) async fn fewer_pods(stage: &Stage) -> Result<()> {
     let s = stage.scenario("partial").await?;
     s.simple_queue("4", &json!({})).await?;

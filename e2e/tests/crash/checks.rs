@@ -13,7 +13,7 @@ use crate::crash::StoryRun;
 const CONTROLLER: &str = "e2e.berth.dev/judge";
 const KUEUE: &str = "kueue.x-k8s.io/v1beta2";
 
-/// Writes a status as the check's controller does, with a field manager of its own.
+/// Writes the status of an AdmissionCheck or Workload as the check's controller does, with a field manager of its own.
 async fn set_status(s: &Scenario<'_>, kind: Kind, name: &str, status: &Value) -> Result<()> {
     let body = json!({"apiVersion": KUEUE, "kind": kind.kind, "metadata": {"name": name}, "status": status});
     let params = PatchParams::apply(CONTROLLER).force();

@@ -116,7 +116,7 @@ fn holds(s: &Scenario<'_>, workload: &Value, tier: &str) -> Result<()> {
     let host = s.name("host");
     let flavors = json!({"google.com/tpu": s.name(tier), "cpu": host, "memory": host});
     ensure!(set["flavors"] == flavors && set["count"] == json!(PODS), "{set}");
-    // The expected usage is that of eight pods with 4 chips and 153Gi each, and a sidecar with 100m and 128Mi.
+    // The expected usage is that of eight pods, each with a container of 4 chips and 153Gi of memory and a sidecar of 100m cpu and 128Mi of memory.
     for (resource, amount) in [("google.com/tpu", "32"), ("cpu", "800m"), ("memory", "1225Gi")] {
         let used = thousandths(&set["resourceUsage"][resource]);
         ensure!(used.is_some() && used == thousandths(&json!(amount)), "{resource} is not {amount}: {set}");

@@ -281,7 +281,7 @@ async fn under_kueue(world: &World) -> Result<()> {
     .await
 }
 
-/// Objects that an operator has written between the two states.
+/// Objects whose versions differ between two states of the cluster, because an operator has written them.
 fn written(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<String> {
     let changed = after.iter().filter(|(name, version)| before.get(*name) != Some(version));
     changed.map(|(name, _)| name.clone()).collect()
@@ -338,7 +338,7 @@ async fn to_berth(world: &World, mut kueue: Guarded) -> Result<Manager> {
     }
     world.is(JOB, "ends", "done", |job| condition(job, "Complete") == "True").await?;
     world.is(POD, "gated", "runs", |pod| text(pod, "/status/phase") == "Running").await?;
-    // The pods of the group end together, and the waiting JobSet starts in place of the other one.
+    // The pods of the pod group end together; and after the running JobSet is deleted, the waiting JobSet starts.
     for name in ["member-0", "member-1"] {
         POD.patch(&world.client, TEAM, name, &ends).await?;
     }

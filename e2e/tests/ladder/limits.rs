@@ -300,8 +300,8 @@ async fn spares(
     Ok(())
 }
 
-/// The policy's `waitingTimeBonus`: a job that waits longer is admitted before a job of a higher priority, but not after the bonus is taken out of
-/// the policy. A second of waiting is worth 277 points in this test, and the priority class 10 points.
+/// The policy's `waitingTimeBonus`: a job that waits longer is admitted before a job of a higher priority, but not after the bonus is taken out of the policy.
+/// In this test a second of waiting raises a job's priority by 277, and the higher priority class by 10.
 async fn who_waited_goes_first(s: &Scenario<'_>) -> Result<()> {
     stable_queue(s, "patient", &[quota("cpu", "1")], &json!({})).await?;
     governed(s, "patient", &json!({"waitingTimeBonus": {"pointsPerHour": 1_000_000}})).await?;

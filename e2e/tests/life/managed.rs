@@ -191,7 +191,7 @@ pub(crate) async fn priority_classes(stage: &Stage) -> Result<()> {
     s.workload("plain", "the priority of the class `default`", |w| of(w, "default", 5)).await?;
     s.create(s.job("climber").label(CLASS, &low).endless()).await?;
     s.workload("climber", "the priority of its class", |w| of(w, &low, 10)).await?;
-    // The new value of a class changes the waiting and the running Workload.
+    // A new value of a WorkloadPriorityClass changes the priority of a waiting and of a running Workload of the class.
     for (class, value, job) in [(&low, 20, "climber"), (&high, 200, "holder")] {
         WORKLOAD_PRIORITY_CLASS.patch(&s.client, "", class, &json!({"value": value})).await?;
         s.workload(job, "the new value of its class", |w| of(w, class, value)).await?;

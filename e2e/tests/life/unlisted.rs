@@ -79,7 +79,7 @@ async fn half_upgraded(stage: &Stage) -> Result<()> {
 
     binding()?.delete(&s.client, "", BINDING).await?;
     stage.manager.signal("KILL")?;
-    // The API server applies the deletion of the binding a moment after the binding is gone.
+    // The API server refuses the requests only a moment after the ClusterRoleBinding is deleted, because its authorizer learns of the deletion by a watch.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let half = Manager::start(&stage.plane, options("berth-half")).await?;
     readyz(&half, "ok, but jobsets cannot be listed").await?;

@@ -32,7 +32,7 @@ admissionFairSharing: {usageHalfLifeTime: 1m, usageSamplingInterval: 1s}
 
 /// Labels that may be empty in all series of a metric, so that Prometheus drops them; in another metric these labels have a value.
 const MAY_BE_EMPTY: [&str; 5] = ["cohort", "parent_cohort", "priority_class", "root_cohort", "underlying_cause"];
-/// The label that is always empty, because Berth is not written in Go.
+/// The label `go_version` of Kueue's metrics, which is always empty in Berth's metrics, because Berth is not written in Go.
 const EMPTY: &str = "go_version";
 
 /// Series of the metrics by name, with their labels.

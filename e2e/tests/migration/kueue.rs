@@ -29,8 +29,8 @@ pub(crate) const WEBHOOKS: [&str; 2] =
 /// The Service of Kueue's webhooks and of its conversion.
 pub(crate) const SERVICE: &str = "kueue-webhook-service";
 
-/// The configuration file as Kueue's chart renders it, with the namespace selector that Kueue gives as an example. The selector names Kueue's
-/// namespace and not Berth's, and the names of the certificates are Kueue's.
+/// The configuration file as Kueue's chart renders it, with the namespace selector that Kueue gives as an example. The namespace selector in Kueue's
+/// configuration names Kueue's namespace and not Berth's, and the names of the certificates are Kueue's.
 const CONFIGURATION: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 clientConnection:
   burst: 500
@@ -325,7 +325,8 @@ pub(crate) fn strange(workload: &Value, wanted: &Value) -> Vec<String> {
     if owners != all {
         wrong.push(format!("its owners are {owners:?}, Kueue writes {all:?}"));
     }
-    // Pod templates of a started Workload have the additions of the start; their resource requests must be the same.
+    // A start adds fields to the pod templates of a Workload, so only the parts that no start changes must be the same, such as the containers with their
+    // resource requests.
     let [sets, all] = [workload, wanted].map(|object| sorted(object, "/spec/podSets"));
     if sets.len() != all.len() {
         wrong.push(format!("it has {} pod sets, Kueue writes {}", sets.len(), all.len()));

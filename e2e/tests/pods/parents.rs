@@ -1,4 +1,4 @@
-//! Deployments and StatefulSets.
+//! Tests of Deployments and StatefulSets whose pods are queued.
 
 use std::time::Duration;
 

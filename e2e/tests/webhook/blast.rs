@@ -179,7 +179,7 @@ async fn what_is_opted_in_is_refused(s: &Scenario<'_>) -> Result<()> {
     .await
 }
 
-/// Checks that the controller of JobSets can create Jobs without a queue in a namespace that opts in with all of its jobs, while Berth is down.
+/// Checks that the controller of JobSets can create Jobs without a queue in a namespace in which Berth manages all jobs, while Berth is down.
 async fn jobs_of_job_sets_are_let_in(s: &Scenario<'_>, set: &Value) -> Result<()> {
     let mut part = manifest::Job::new(text(set, "/metadata/namespace"), "part", "").manifest();
     let refused = s.apply(&part).await.err();
@@ -187,7 +187,8 @@ async fn jobs_of_job_sets_are_let_in(s: &Scenario<'_>, set: &Value) -> Result<()
     ensure!(error.contains("mjob-opted-in.berth.dev") && error.contains("failed calling webhook"), "{error}");
     part["metadata"]["ownerReferences"] = json!([{"apiVersion": JOBSET.api_version, "kind": JOBSET.kind,
         "name": set["metadata"]["name"], "uid": set["metadata"]["uid"], "controller": true}]);
-    // A Job of a JobSet has a name that begins with the JobSet's and the JobSet's label; only Berth could also look at the JobSet itself.
+    // The API server takes a Job for a part of a JobSet by its owner reference, by its name, which begins with the JobSet's name, and by the label with the
+    // JobSet's uid; only Berth could also read the JobSet itself.
     part["metadata"]["name"] = json!(format!("{}-job-0", text(set, "/metadata/name")));
     part["metadata"]["labels"] = json!({"jobset.sigs.k8s.io/jobset-uid": set["metadata"]["uid"]});
     s.apply(&part).await.context("a Job of a JobSet, with Berth down")?;

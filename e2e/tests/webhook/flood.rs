@@ -188,7 +188,7 @@ fn odd(object: &mut Value, random: &mut Random) {
 struct Outcome {
     /// Number of bodies that Berth answered with a review.
     answered: usize,
-    /// The paths that got requests.
+    /// Paths of the webhook server to which the flood has sent reviews.
     paths: BTreeSet<String>,
 }
 

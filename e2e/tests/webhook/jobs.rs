@@ -156,7 +156,7 @@ pub(crate) async fn default_queue_of_job_sets(stage: &Stage) -> Result<()> {
     for (job, left) in [(part, true), (forged, false)] {
         let asked = serde_json::from_value(job)?;
         let shown = wait::until(STEP, "the Job would be made", || async {
-            // The controller of JobSets creates the Job `plain-job-0`, too, and creates it again after a deletion.
+            // The test's dry run needs the name `plain-job-0` to be free: the controller of JobSets creates that Job as well, and again after each deletion.
             JOB.delete(&s.client, &s.namespace, "plain-job-0").await?;
             let made = JOB.api(&s.client, &s.namespace).create(&params, &asked).await;
             Ok(made.map_or_else(|error| Seen::NotYet(error.to_string()), Seen::Yes))

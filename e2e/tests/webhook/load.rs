@@ -160,7 +160,7 @@ impl Read {
             }
             Self::Direct(review, to) => {
                 let answer = direct.ask("/convert", review).await?;
-                // If the conversion did not write a field out, the answer would still have the field in its old form.
+                // The answer of a complete conversion has no field under the name (`slices` or `domains`) that only the other API version of a Workload uses.
                 let left = if *to == OLDER_QUEUE.api_version { "\"slices\"" } else { "\"domains\"" };
                 let converted = answer.contains("\"status\":\"Success\"") && !answer.contains(left);
                 ensure!(converted, "a Workload is not converted: {}", answer.chars().take(2_000).collect::<String>());
