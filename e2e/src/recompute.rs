@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use crate::kinds::{items, text};
 use crate::observer::Scope;
 
-/// Largest number of differences in a message.
+/// Largest number of differences between the views that the message of a failed test lists.
 const MOST_REPORTED: usize = 20;
 
 /// The newest answer of one manager's `/debug/recompute`. Berth makes one comparison at a time and refuses further requests meanwhile: without

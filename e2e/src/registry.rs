@@ -11,7 +11,7 @@ use crate::http::http_get;
 use crate::process::{Guarded, Launch, free_ports};
 use crate::wait::{self, STEP, Seen};
 
-/// A running registry; it ends when the value is dropped.
+/// A running registry for images; the registry ends when the value is dropped.
 #[derive(Debug)]
 pub struct Registry {
     crane: PathBuf,

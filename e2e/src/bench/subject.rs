@@ -80,7 +80,7 @@ fn unlimited() -> Value {
 }
 
 impl Kind {
-    /// Name of the operator in the report.
+    /// Name of the operator in the benchmark's report.
     pub fn name(&self) -> &'static str {
         match self {
             Kind::Berth => "berth",
@@ -99,7 +99,7 @@ impl Kind {
         }
     }
 
-    /// Name of the operator in the names of figures.
+    /// Name of the operator as it occurs in the names of the benchmark's figures.
     pub fn called(&self) -> &'static str {
         match self {
             Kind::Berth | Kind::Before(_) => "Berth",

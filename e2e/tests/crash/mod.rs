@@ -243,7 +243,8 @@ fn older_rows() -> Vec<Row> {
     [clears].into_iter().chain(around).collect()
 }
 
-/// Rows for jobs of other kinds, and for writes that need a special configuration or CRD. A kind of write that all Workloads share has only one row.
+/// Rows for jobs of other kinds, and for writes that need a special configuration or CRD. The crash table has only one row for a kind of write to Workloads
+/// that is the same for all job kinds.
 fn other_rows() -> Vec<Row> {
     let row = |name, purpose, is, story| Row { name, purpose, is, story };
     vec![

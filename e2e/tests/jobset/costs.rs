@@ -13,8 +13,8 @@ use berth_e2e::wait::{self, Seen};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-/// Most writes of Berth to a JobSet, its Jobs and its Workload, from the JobSet's creation until its finished Workload is released. The JobSet
-/// arrives running and no webhook suspends it, so that Berth has to.
+/// Largest allowed number of Berth's writes to a JobSet, its Jobs and its Workload, from the JobSet's creation until its finished Workload is released. The
+/// JobSet arrives running and no webhook suspends it, so that Berth has to.
 const MOST_WRITES: u64 = 10;
 
 /// Number of JobSets of eight Jobs each that are created at once, and the most writes for each JobSet, in tenths. The JobSets are created suspended,

@@ -76,7 +76,7 @@ async fn pod_without_queue(s: &Scenario<'_>) -> Result<()> {
     POD.delete(&s.client, &s.namespace, "plain-pod").await
 }
 
-/// A job that names no queue waits until it names one.
+/// In a namespace that Berth manages, a job that names no queue waits until it names one.
 pub(crate) async fn without_queue(stage: &Stage) -> Result<()> {
     let s = stage.scenario("without-queue").await?;
     s.simple_queue("1", &json!({})).await?;

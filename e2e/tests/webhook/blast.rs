@@ -228,7 +228,7 @@ async fn queued_job_ends(stage: &Stage, namespace: &str) -> Result<()> {
 /// Checks that objects that name a queue are created unchanged and run while Berth is down, because the webhooks' `failurePolicy` is Ignore.
 async fn all_is_let_in(s: &Scenario<'_>) -> Result<()> {
     let [(job, _), others @ ..] = opted_in(s, "eager");
-    // The API server applies the changed webhook configuration a moment later.
+    // The API server applies a changed `failurePolicy` a moment after the write of the webhook configuration.
     wait::until(STEP, "an opted-in job is let in", || async {
         let created = kinds::apply(&s.client, &job).await?;
         ensure!(!waits(&created), "{}", created["spec"]["suspend"]);
@@ -280,7 +280,7 @@ async fn pods_keep_to_the_quota(s: &Scenario<'_>) -> Result<()> {
 
 /// Only as many of the jobs that were created while Berth was down go on as there is quota for.
 async fn jobs_are_suspended(s: &Scenario<'_>) -> Result<()> {
-    // The Workloads of the two jobs are created in the same second, so either of the two may be admitted.
+    // Berth creates the Workloads of the jobs `eager` and `second` in the same second, so either of the two jobs may be admitted.
     let both = ["eager", "second"];
     let waiting = wait::until(STEP, "one of the two is admitted", || async {
         for (job, other) in [(both[0], both[1]), (both[1], both[0])] {
