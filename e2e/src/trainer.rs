@@ -85,7 +85,7 @@ impl Trainer {
         lock(&self.diary).saved.get(job).map(|(step, _)| *step)
     }
 
-    /// The begin of a run, after the run has begun; `workers` is the Job that made the workers' pods.
+    /// Waits until the run of a training has begun, and returns its begin; `workers` is the Job that made the run's worker pods.
     ///
     /// # Errors
     /// Fails if the run does not begin within the usual time.

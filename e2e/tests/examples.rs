@@ -32,7 +32,7 @@ const FLAVOR: &str = "e2e.berth.dev/flavor";
 fn pools() -> Vec<Pool> {
     let mut pools = quickstart::pools();
     pools.push(Pool::cpu("cpu", 2, Tier::OnDemand));
-    // In the preset for GPUs on GKE these GPU nodes belong to the flavor `gke-gpu-on-demand`.
+    // The label names the flavor `gke-gpu-on-demand` of the preset for GPUs on GKE, so that its jobs run on the test's GPU nodes.
     pools.push(Pool::gpu("gpu", 2, Tier::OnDemand).label(FLAVOR, "gke-gpu-on-demand"));
     pools
 }

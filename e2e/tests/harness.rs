@@ -118,7 +118,7 @@ async fn killed_owner_leaves_no_child_process_or_folder() -> Result<()> {
     .await?;
     let runs = || std::path::Path::new(&format!("/proc/{pid}")).exists();
     ensure!(runs(), "the child runs while its owner does");
-    // The owner is killed with SIGKILL, so that no destructor of the owner runs.
+    // The process that owns the child process is killed with SIGKILL, so that none of its destructors runs.
     owner.kill()?;
     owner.wait()?;
     wait::until(wait::STEP, "the child is dead and its folder removed", || async {

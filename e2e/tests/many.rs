@@ -64,8 +64,8 @@ async fn all_finish(stage: &Stage) -> Result<()> {
         let owners: BTreeSet<&str> = workloads.iter().map(|w| text(w, "/metadata/ownerReferences/0/uid")).collect();
         let without = jobs.iter().filter(|j| !owners.contains(text(j, "/metadata/uid")));
         let without: Vec<&str> = without.map(|j| text(j, "/metadata/name")).collect();
-        // A job that arrived running may be over before Berth suspends it, if no manager leads for a while. The observer's invariant L3 finds such a job if a
-        // manager led in that time.
+        // A job that arrived running may be over before Berth suspends it, if no manager leads for a while. The observer's invariant L3 reports a job that ran
+        // unsuspended for too long while a manager led.
         let number = |name: &str| name.rsplit('-').next().and_then(|number| number.parse().ok());
         let excused = without.iter().all(|name| number(name).is_some_and(arrives_running));
         Ok(Seen::when(complete == JOBS && finished == workloads.len() && excused, || {

@@ -17,8 +17,8 @@ fn two_to_four(more: &Value) -> Value {
     spec
 }
 
-/// Creates a TrainingJob and waits until it runs with four workers; `more` is merged into its spec. The test's queue has quota for these four workers and for
-/// no other job.
+/// Creates a TrainingJob and waits until it runs with four workers; `more` is merged into its spec. The test's queue has quota for the four workers of this
+/// TrainingJob and for no other job.
 async fn runs_with_four(s: &Scenario<'_>, more: &Value) -> Result<()> {
     s.simple_queue("4", &json!({"preemption": {"withinClusterQueue": "LowerPriority"}})).await?;
     s.apply(&priority_class(&s.name("high"), 100)).await?;

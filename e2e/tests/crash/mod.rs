@@ -235,7 +235,7 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// Rows for clusters before 1.36: the row of the write that only these clusters need, and the rows of the writes before and after it.
+/// Rows for clusters with Kubernetes below 1.36: the row of the write that only these clusters need, and the rows of the writes before and after it.
 fn older_rows() -> Vec<Row> {
     let is = |a: &Asked| a.resource == "jobs/status" && a.at("/status").get("startTime").is_some_and(|t| t.is_null());
     let clears = Row { name: "clear-start-time", purpose: "ClearStartTime", is, story: stories::drained };

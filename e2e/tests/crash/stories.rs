@@ -199,7 +199,7 @@ pub(crate) fn changes_its_size<'a>(s: &'a Scenario<'a>) -> StoryRun<'a> {
         s.simple_queue("2", &json!({})).await?;
         let created = s.create(s.job("grows").spec(&json!({"completions": 2})).endless()).await?;
         let first = s.admitted("grows").await?;
-        // The test waits for the pod, because a job that is stopped before its controller has seen its start may get a pod afterwards.
+        // The test waits for the job's pod, because a job that is stopped before the job controller has seen its start may get a pod afterwards.
         s.nodes_of("grows", 1).await?;
         s.stage.observer.user_edited(text(&created, "/metadata/uid"));
         JOB.patch(&s.client, &s.namespace, "grows", &json!({"spec": {"parallelism": 2}})).await?;

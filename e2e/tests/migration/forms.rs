@@ -15,8 +15,9 @@ const MANAGED: &str = "kueue.x-k8s.io/managed";
 const GROUP: &str = "kueue.x-k8s.io/pod-group-name";
 /// Annotation with the role hash of a pod, which names the pod set of pods of one shape.
 pub(crate) const ROLE_HASH: &str = "kueue.x-k8s.io/role-hash";
-/// Kueue's role hashes of the pods in these tests, by the pods' cpu request. The pods are in the form in which the API server hands them over: with a
-/// priority and the two tolerations that every pod gets. The hashes were computed with Kueue's own types, and not by Berth.
+/// Kueue's role hashes of the pods in these tests, by the pods' cpu request. The role hashes are those of pods in the form in which the API server hands them
+/// over, that is, with a priority and the two tolerations that every pod gets. The role hashes in this table were computed with Kueue's own types, and not by
+/// Berth.
 const HASHES: [(&str, &str); 3] = [("500m", "d1d3a926"), ("1", "4b0469f7"), ("2", "c3465716")];
 /// Scheduling gates that Kueue adds to every pod without an owner; the second gate is for an admission that names a topology.
 const GATES: [&str; 2] = ["kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"];

@@ -115,8 +115,8 @@ pub(crate) fn write_chart(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A CRD as Kueue's chart has it, with Kueue's Service as conversion webhook if the kind's versions differ. No server runs behind the Service in this test, so
-/// the v1beta1 of these kinds is not served, as in the files of the folder `crds`.
+/// A CRD as Kueue's chart has it, with Kueue's Service as conversion webhook if the kind's versions differ. No server runs behind Kueue's Service in this test,
+/// so v1beta1 is not served for the kinds that need a conversion, as in the files of the folder `crds`.
 fn definition(text: &str) -> Result<Value> {
     let mut definition = kinds::parse(text)?.into_iter().next().context("a CRD")?;
     if items(&definition, "/spec/versions").iter().any(|version| version["served"] == json!(false)) {

@@ -86,7 +86,7 @@ pub(crate) fn role_is_changed<'a>(t: &'a Tenant<'_>) -> BoxFuture<'a, Result<()>
             let (old, new) = (format!("p{round}"), format!("p{}", round + 1));
             let bogus = json!({"metadata": {"annotations": {"kueue.x-k8s.io/role-hash": "bogus"}}});
             if let Err(error) = t.patch(POD, &old, &bogus).await {
-                // The patch also fails if Berth has stopped the pod already, which ends the attack.
+                // The tenant's patch of the pod also fails if Berth has stopped the pod already, which ends the attack.
                 if POD.get(&t.s.client, &t.s.namespace, &old).await?.is_none() {
                     break;
                 }

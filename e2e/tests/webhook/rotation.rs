@@ -236,7 +236,7 @@ async fn follower_answers(stage: &Stage, replica: &Manager, port: u16) -> Result
     let mut changes = changes.as_array().into_iter().flatten();
     let suspended = changes.any(|change| change["path"] == "/spec/suspend" && change["value"] == json!(true));
     ensure!(suspended, "the job is not suspended: {response}");
-    // The replica has not taken the lease meanwhile, so a follower gave all of these answers.
+    // The second replica has not taken the lease during the test, so a follower gave all of the checked answers.
     ensure!(manager::leader(client).await? == leader, "somebody else leads now");
     let log = std::fs::read_to_string(replica.log())?;
     ensure!(!log.is_empty() && !log.contains("lease taken"), "the second replica leads");
