@@ -9,7 +9,7 @@ use berth_engine::model::Problem;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-/// The controller of MultiKueue, whose checks a ClusterQueue may not combine freely.
+/// Value of `spec.controllerName` in MultiKueue's AdmissionChecks, which a ClusterQueue may not combine freely with other AdmissionChecks.
 const MULTI_KUEUE: &str = "kueue.x-k8s.io/multikueue";
 
 /// An AdmissionCheck, reduced to the fields that control needs.
@@ -19,9 +19,9 @@ pub struct Check {
     pub controller: String,
     /// True if the condition `Active` of the check is true; a ClusterQueue that names an inactive check is inactive.
     pub active: bool,
-    /// `spec.parameters`: the object with the parameters of the check. `None` if the check names no object.
+    /// `spec.parameters`: the object with the parameters of the check. `None` if the AdmissionCheck names no object with parameters.
     pub parameters: Option<api::AdmissionCheckParametersReference>,
-    /// The conditions of the status; empty if the check has no status yet.
+    /// The conditions in the AdmissionCheck's status; empty if the AdmissionCheck has no status yet.
     pub conditions: Vec<Condition>,
     /// The uid of the check; empty if no API server has stored the check, as for checks that `berth decide` reads from files.
     pub uid: String,

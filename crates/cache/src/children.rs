@@ -16,8 +16,8 @@ impl View {
         self.jobs().get(&child).filter(ours)
     }
 
-    /// The TrainingJob of which a Job is a part: the Job has the name of a role of the TrainingJob, and the TrainingJob has not ended. Any other Job that names
-    /// the TrainingJob as its controller is a job like any other.
+    /// The TrainingJob of which a Job is a part: the Job has the name of a role of the TrainingJob, and the TrainingJob has not ended. A Job that names a
+    /// TrainingJob as its controller, but is not a part of the TrainingJob, is managed like any job of its own.
     pub fn training_of(&self, object: &ObjectKey, job: &JobState) -> Option<&TrainingView> {
         let owner = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name())?;
         let role = role_of_child(&owner.name, &object.name).filter(|_| object.kind == Kind::JOB)?;

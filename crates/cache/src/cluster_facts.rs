@@ -1,5 +1,5 @@
-//! Facts about the cluster that an admission review needs beside the reviewed object. The facts are separate from the view, so that a review never waits for a
-//! decision.
+//! Facts about the cluster that an admission review needs in addition to the reviewed object. `ClusterFacts` are separate from the `View`, so that an admission
+//! review never waits for a decision of control.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ pub struct ClusterFacts {
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
     default_queues: BTreeSet<String>,
     default_priority_class: bool,
-    /// Three bools: true if pods, Deployments and StatefulSets are managed.
+    /// For pods, Deployments and StatefulSets, in this order: true if Berth manages objects of the kind.
     pods: [bool; 3],
     /// The managed job kinds.
     kinds: BTreeSet<Kind>,
@@ -43,7 +43,7 @@ pub struct ClusterFacts {
     training: BTreeMap<Name, Training>,
     /// The jobs that consist of Jobs, by kind and name.
     parents: BTreeMap<(JobType, Name), Parent>,
-    /// StatefulSets that name a queue.
+    /// StatefulSets that name a LocalQueue, by namespace and name.
     sets: BTreeMap<Name, OwningSet>,
     /// Two bools: true if the namespaces, and true if the LocalQueues, have been listed.
     listed: (bool, bool),
@@ -73,7 +73,7 @@ impl Parent {
         Self { uid, has_queue: job.queue_name().is_some(), parts: job.part_names() }
     }
 
-    /// Whether a Job is a part of the job; `rest` is the Job's name without the name of the job.
+    /// Whether a Job is a part of this JobSet; `rest` is the Job's name after the JobSet's name and a hyphen.
     fn has(&self, rest: &str) -> bool {
         let Some((part, index)) = rest.rsplit_once('-') else { return false };
         let number = index.parse::<i32>().ok().filter(|number| *number >= 0 && number.to_string() == index);
@@ -94,7 +94,7 @@ impl Training {
 }
 
 impl ClusterFacts {
-    /// The facts before any observation.
+    /// The `ClusterFacts` before any observation.
     #[must_use]
     pub fn new(settings: &Settings) -> Self {
         Self {
@@ -113,7 +113,7 @@ impl ClusterFacts {
         &self.accelerators
     }
 
-    /// Whether an observation can change the facts; most observations cannot, and need no lock.
+    /// Whether an observation can change the `ClusterFacts`; most observations cannot, and need no lock.
     #[must_use]
     pub const fn concerns(observation: &Observation) -> bool {
         match observation {
@@ -127,7 +127,7 @@ impl ClusterFacts {
         }
     }
 
-    /// Takes an observation; true if the result of [`ClusterFacts::opted_in`] may have changed.
+    /// Handles an observation; true if the result of [`ClusterFacts::opted_in`] may have changed.
     pub fn observe(&mut self, observation: &Observation) -> bool {
         match observation {
             Observation::Namespace(change) => {
@@ -236,7 +236,7 @@ impl ClusterFacts {
         }
     }
 
-    /// The state of a StatefulSet for its pods; `None` if no watch has shown the StatefulSet, or if the StatefulSet names no queue.
+    /// The state of a StatefulSet for its pods; `None` if no watch has shown the StatefulSet, or if the StatefulSet names no LocalQueue.
     #[must_use]
     pub fn stateful_set(&self, namespace: &str, name: &str) -> Option<OwningSet> {
         self.sets.get(&(namespace.to_owned(), name.to_owned())).cloned()
@@ -296,13 +296,14 @@ impl ClusterFacts {
         }
     }
 
-    /// Whether jobs of a kind are managed.
+    /// Whether Berth manages jobs of a kind, according to the configuration.
     #[must_use]
     pub fn has_kind(&self, kind: JobType) -> bool {
         self.kinds.contains(&Kind::Job(kind))
     }
 
-    /// The facts about a namespace for its jobs. Only the name is known of a namespace that no watch has shown yet.
+    /// The settings of the configuration, and the facts about a namespace, by which a review decides whether Berth manages a job of the namespace. Only the
+    /// name is known of a namespace that no watch has shown yet.
     #[must_use]
     pub fn facts(&self, namespace: &str) -> berth_jobs::Facts {
         let [pods, deployments, stateful_sets] = self.pods;
@@ -326,9 +327,9 @@ impl ClusterFacts {
         }
     }
 
-    /// For each kind, by its plural, the label selector of the namespaces in which the webhook reviews objects that name no queue. The selector selects all
-    /// managed namespaces if the configuration manages jobs without a queue, and otherwise the namespaces with a default LocalQueue; for a kind that is not
-    /// managed, it selects none. `None` before namespaces and LocalQueues have been listed.
+    /// For each kind, by its plural, the label selector of the namespaces in which the webhook reviews objects that name no LocalQueue. The selector of
+    /// `opted_in` selects all managed namespaces if the configuration manages jobs without a LocalQueue, and otherwise the namespaces with a default
+    /// LocalQueue; for a kind that is not managed, it selects none. `None` before namespaces and LocalQueues have been listed.
     #[must_use]
     pub fn opted_in(&self) -> Option<BTreeMap<&'static str, Value>> {
         (self.listed == (true, true)).then(|| self.selectors())
@@ -356,7 +357,8 @@ impl ClusterFacts {
                     SelectorOp::NotIn => "NotIn",
                     SelectorOp::Exists => "Exists",
                     SelectorOp::DoesNotExist => "DoesNotExist",
-                    // A label selector cannot express this operator, and the configuration does not accept it.
+                    // A Kubernetes label selector cannot express the operators `Gt`, `Lt` and `Illegal`, and the configuration does not accept them in
+                    // `managedJobsNamespaceSelector`.
                     SelectorOp::Gt | SelectorOp::Lt | SelectorOp::Illegal => {
                         return json!({"key": NAME, "operator": "In", "values": [NOWHERE]});
                     }
@@ -383,7 +385,7 @@ fn in_namespaces(names: &[&str]) -> Value {
     json!({"matchExpressions": [{"key": NAME, "operator": "In", "values": names}]})
 }
 
-/// Whether a change is the end of a list.
+/// Whether a change that a watch reports is the end of a list of objects.
 const fn is_list<T>(change: &Change<T>) -> bool {
     matches!(change, Change::Reset(_) | Change::Only(_))
 }

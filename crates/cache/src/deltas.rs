@@ -222,12 +222,12 @@ pub fn matches(selector: &engine::Selector, labels: &BTreeMap<String, String>) -
     })
 }
 
-/// Message about a stored object that today's validation rules refuse.
+/// Message about a stored ResourceFlavor or ClusterQueue that the present validation rules would refuse.
 fn refused(errors: &[api::validation::FieldError]) -> Option<String> {
     (!errors.is_empty()).then(|| api::validation::summary(errors))
 }
 
-/// Stop policy of a queue. An unknown word stops the queue, too, because the user may have meant to stop it.
+/// Stop policy of a queue. An unknown `stopPolicy` stops the ClusterQueue or LocalQueue, too, because the user may have meant to stop it.
 pub fn stop(policy: Option<&str>) -> engine::StopPolicy {
     match policy {
         None | Some("None" | "") => engine::StopPolicy::None,
@@ -236,7 +236,8 @@ pub fn stop(policy: Option<&str>) -> engine::StopPolicy {
     }
 }
 
-/// Preemption policy of a queue. The policy is `Never`, the API's default, if the field is absent or has a word that no schema allows.
+/// A preemption policy of a ClusterQueue. A preemption policy of a ClusterQueue is `Never`, the API's default, if the field is absent or has a word that no
+/// schema allows.
 fn policy(text: Option<&str>) -> engine::PreemptionPolicy {
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
@@ -363,7 +364,7 @@ pub fn pod_set((needs, constraints): (berth_jobs::PodSetNeeds, u64)) -> engine::
     }
 }
 
-/// Preemption scope of a Workload by its annotation; with an unknown word the Workload preempts no other Workload.
+/// Preemption scope of a Workload by its annotation; if the annotation has an unknown word, the Workload preempts no other Workload.
 pub fn preempts(word: Option<&str>) -> engine::Preempts {
     match word {
         None | Some("PreemptAlways") => engine::Preempts::AsQueue,

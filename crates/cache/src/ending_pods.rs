@@ -1,7 +1,7 @@
 //! Ending pods of the Jobs that are parts of a JobSet or TrainingJob. As long as a Job exists, the Job counts its pods, including ending pods. If the Job is
-//! deleted before its pods, the JobSet controller makes the Job again at once, as Berth does for a TrainingJob: the old pods end beside the new pods, and no
-//! object counts the old pods. Therefore the view counts the old pods. Control makes no decision about such a pod, because the pod was deleted already, and the
-//! watch shows its end.
+//! deleted before its pods, the JobSet controller makes the Job again at once, as Berth does for a TrainingJob: the old pods end while the new pods run, and no
+//! object counts the old pods. The view counts the ending pods of a deleted Job, because no Job counts them. Control makes no decision about an ending pod,
+//! because the pod was deleted already, and the watch shows its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ type BySet = BTreeMap<Box<str>, BTreeSet<String>>;
 pub struct EndingPod {
     /// The Job that controls the pod.
     pub job: PodsJob,
-    /// The uid of the JobSet or TrainingJob.
+    /// The uid of the JobSet or TrainingJob of which the ending pod's Job is or was a part.
     pub owner_uid: Box<str>,
     /// The name of the pod's pod set.
     pub set: Box<str>,
@@ -65,7 +65,7 @@ impl EndingPods {
         self.all.insert(name.clone(), pod);
     }
 
-    /// Removes an ending pod, also from the indexes. Returns its last state; `None` if the pod was not known.
+    /// Removes an ending pod, also from the indexes. The result of `remove` is the ending pod's last state; `None` if the pod was not known as an ending pod.
     pub fn remove(&mut self, name: &Name) -> Option<EndingPod> {
         let old = self.all.remove(name)?;
         let job = (name.0.clone(), old.job.uid.to_string());

@@ -25,7 +25,7 @@ pub enum Change<T> {
 /// An observation that the runtime reports to control.
 #[derive(Clone, Debug)]
 pub enum Observation {
-    /// A job of a kind that can be suspended.
+    /// A change of jobs of one kind that can be suspended.
     Job(JobType, Change<SharedJob>),
     /// A change of Workloads.
     Workload(Change<Box<api::Workload>>),
@@ -67,13 +67,13 @@ pub enum Observation {
     RuntimeClass(Change<Box<RuntimeClass>>),
     /// A change of pods with the label of managed pods.
     Pod(Change<Box<Pod>>),
-    /// A change of pods without the label of managed pods that may have to wait for quota. A pod that gets the label is reported as gone by the watch of
-    /// unlabelled pods and as created by the watch of managed pods, in any order.
+    /// A change of pods without the label of managed pods that may have to wait for quota. A pod that gets the label of managed pods is reported as gone by the
+    /// watch of unlabelled pods and as created by the watch of managed pods, in any order.
     UnmarkedPod(FoundBy, Change<Box<Pod>>),
-    /// A change of pods that have the name of their pod set, by their metadata alone. The deletion of a pod is reported with the last state that had the name
-    /// of the pod set, also if the pod has only lost that name.
+    /// A change of pods of jobs, which are observed by their metadata only, and only if they have the label with the name of their pod set. The deletion of a
+    /// pod is reported with the last state in which the pod had the label with the name of its pod set, also if the pod has only lost that label.
     JobPod(Change<Box<JobPod>>),
-    /// A change of StatefulSets of apps/v1 that name a queue.
+    /// A change of StatefulSets of apps/v1 that name a LocalQueue.
     StatefulSet(Change<Box<StatefulSet>>),
     /// A resource that Berth can do without cannot be listed, or can be listed again.
     Unlisted(Unlisted),
@@ -82,9 +82,9 @@ pub enum Observation {
 /// The property by which a watch finds a pod that lacks the label of managed pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundBy {
-    /// The watch selects pods that name a queue.
+    /// The watch selects pods that name a LocalQueue.
     Queue,
-    /// The watch selects pods that name no queue and belong to a StatefulSet.
+    /// The watch selects pods that name no LocalQueue and belong to a StatefulSet.
     StatefulSet,
 }
 
@@ -93,7 +93,7 @@ pub enum FoundBy {
 pub struct Unlisted {
     /// The plural name of the resource in the API.
     pub resource: String,
-    /// The kind of object that depends on the resource, if there is one.
+    /// The kind of object that depends on the resource that the report is about, if there is one.
     pub kind: Option<Kind>,
     /// The reason why the resource cannot be listed; `None` if the resource can be listed, and all its objects were reported.
     pub why: Option<String>,

@@ -1,4 +1,4 @@
-//! Questions about the pods of groups and their Workloads that the view alone answers.
+//! Questions about the pods of pod groups and about their Workloads that the view can answer by itself.
 
 use berth_api::labels;
 use berth_jobs::workload_name;
@@ -8,7 +8,7 @@ use crate::object::Kind;
 use crate::{Name, View};
 
 impl View {
-    /// Whether a pod that is of that group now says that it was started by a Workload which is none of a group.
+    /// Whether the annotation of a pod in the given group names, as the Workload that started the pod, a Workload that is not the Workload of a pod group.
     pub fn was_started_alone(&self, name: &Name, pod: &Pod, group: &str) -> bool {
         let annotations = pod.metadata.annotations.as_ref();
         let Some(by) = annotations.and_then(|all| all.get(labels::WORKLOAD)).filter(|by| *by != group) else {
@@ -19,12 +19,13 @@ impl View {
         found.map_or_else(|| *by == own(), |workload| workload.group.is_none())
     }
 
-    /// Whether a Workload holds quota for this pod alone.
+    /// Whether a Workload that the pod with the given uid controls holds quota.
     pub fn has_quota_of_its_own(&self, uid: &str) -> bool {
         self.workloads().owned_by(uid).any(|workload| workload.holds_quota())
     }
 
-    /// Whether a role has more pods than its Workload: a change of one of them may give another one its place.
+    /// Whether a role of a pod group has more counted pods than its Workload has for the role, so that a change of one pod may make another pod one of the
+    /// admitted pods.
     pub fn is_crowded(&self, group: &Name, role: &str) -> bool {
         let Some(workload) = self.workloads().get(group).filter(|workload| workload.group.is_some()) else {
             return false;

@@ -25,7 +25,7 @@ impl View {
         }
     }
 
-    /// The version of an object in the view; 0 if the object is not known.
+    /// The resourceVersion of an object in the view, as a number; 0 if the object is not known.
     pub fn seen_version(&self, object: &ObjectKey) -> u64 {
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind {
@@ -40,8 +40,9 @@ impl View {
             Kind::PodTemplate => {
                 self.provisioning().templates.get(&name).map_or(0, |template| version_of(&template.metadata))
             }
-            // Control remembers little of a pod of a job, and waits for no version of it. Control does not wait for queues either, because their statuses are
-            // computed from Berth's own accounting and are written if they differ.
+            // Control remembers little of the pods of jobs, and does not wait until a watch shows a certain resourceVersion of such a pod. Control does not
+            // wait for a resourceVersion of ClusterQueues and LocalQueues, because their statuses are computed from Berth's own accounting and are written if
+            // they differ.
             _ => u64::MAX,
         }
     }

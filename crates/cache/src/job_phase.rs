@@ -1,4 +1,4 @@
-//! The phase of a job: its end, and the suspension in its spec.
+//! The phase of a job: whether the job has ended, and whether its spec suspends it.
 
 use berth_jobs::JobState;
 
@@ -7,7 +7,7 @@ use berth_jobs::JobState;
 pub enum JobPhase {
     /// The job is not suspended: its controller starts its pods, or has started them.
     Running,
-    /// The job is suspended, and its pod templates do not have the fields that the user wrote again.
+    /// The job is suspended, and its pod templates do not have the user's original fields again yet.
     Stopping,
     /// The job is suspended, and its pod templates have the fields that the user wrote.
     Suspended,

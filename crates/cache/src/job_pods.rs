@@ -1,5 +1,5 @@
-//! Odd pods of jobs: pods that no Job counts, or that may request more than at their creation. Only odd pods can use more than their Workload holds quota for,
-//! so that the view remembers no other pods of jobs.
+//! Odd pods of jobs: pods that no Job counts, or that may request more than at their creation. Only odd pods and ending pods can use more than their Workload
+//! holds quota for, so that the view remembers no other pods of jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use jiff::Timestamp;
 use crate::names::Name;
 use crate::object::{Kind, ObjectKey, key};
 
-/// The result of reading a pod.
+/// The result of reading an odd pod from the API server.
 #[derive(Debug)]
 pub enum Look {
     /// The pod has ended.
     Ended,
     /// The pod runs, or may run at any moment.
     Runs {
-        /// True if the status of the pod has the reason for its deletion.
+        /// True if the odd pod's status has the condition that announces its deletion (`TerminationTarget`).
         condemned: bool,
         /// The requests of the pod.
         asks: Option<Arc<PodSetNeeds>>,
@@ -33,9 +33,10 @@ pub struct OddPod {
     pub controlled: bool,
     /// True if the watch still shows the pod; otherwise the pod has lost the label that the watch selects.
     pub watched: bool,
-    /// True if the pod was observed to lose its Job, or the label.
+    /// True if the pod was observed to lose its Job, or the label by which the watch selects pods of jobs.
     pub witnessed: bool,
-    /// The time since which the pod is in this state.
+    /// The time at which this entry was made, or at which the pod last lost or regained its Job, or the watch last lost or regained the pod, whichever is
+    /// latest.
     pub since: Timestamp,
     /// The last reading of the pod: its time, the generation that was read, and its result.
     pub look: Option<(Timestamp, i64, Look)>,
@@ -48,7 +49,8 @@ pub struct OddPod {
 }
 
 impl OddPod {
-    /// The entry of a pod that was observed to be odd at the time `now`. If `watched` is false, the pod counts as a pod that was observed to lose the label.
+    /// The entry of a pod that was observed to be odd at the time `now`. If `watched` is false, the odd pod counts as a pod that was observed to lose the label
+    /// by which the watch selects pods of jobs.
     pub fn new(pod: JobPod, now: Timestamp, watched: bool) -> Self {
         let (controlled, workload) = (pod.job.is_some(), pod.workload.clone());
         let mut odd = Self {
@@ -102,7 +104,7 @@ impl OddPods {
         self.0.get(name)
     }
 
-    /// The odd pod with a name, to be changed; `None` if the pod is not known to be odd.
+    /// The odd pod with a name, as a mutable reference; `None` if the pod is not known to be odd.
     pub fn get_mut(&mut self, name: &Name) -> Option<&mut OddPod> {
         self.0.get_mut(name)
     }
@@ -112,12 +114,13 @@ impl OddPods {
         self.0.insert(name, odd);
     }
 
-    /// Removes an odd pod. Returns its entry; `None` if the pod was not known to be odd.
+    /// Removes an odd pod. The result of `remove` is the odd pod's entry; `None` if the pod was not known to be odd.
     pub fn remove(&mut self, name: &Name) -> Option<OddPod> {
         self.0.remove(name)
     }
 
-    /// Marks the odd pods that a list of the watch does not have as not watched. Returns the names of the pods that were watched before.
+    /// Marks the odd pods that a list of the watch does not have as not watched. The result of `miss` has the names of the odd pods that were watched before
+    /// and that the list does not have.
     pub fn miss(&mut self, listed: &BTreeSet<Name>, now: Timestamp) -> Vec<Name> {
         let mut missed = Vec::new();
         for (name, odd) in self.0.iter_mut().filter(|(name, odd)| odd.watched && !listed.contains(*name)) {

@@ -8,11 +8,11 @@ use rustc_hash::FxHashMap;
 
 use crate::object::{Kind, ObjectKey};
 
-/// The jobs of all kinds by key; for reading, the type dereferences to the map.
+/// The jobs of all kinds by key; for reading, `Jobs` dereferences to the map.
 #[derive(Debug, Default)]
 pub struct Jobs {
     all: BTreeMap<ObjectKey, JobState>,
-    /// The keys of Jobs by the uid of their controller. A Job may also name the uid of an object of another namespace.
+    /// The keys of Jobs by the uid of their controller. A Job may also name the uid of an object of another namespace as the uid of its controller.
     pub controlled: FxHashMap<Box<str>, BTreeSet<ObjectKey>>,
 }
 
@@ -73,7 +73,7 @@ impl Jobs {
         }
     }
 
-    /// The Jobs of a namespace that name a uid as the uid of their controller. The cost grows with the number of these Jobs.
+    /// The Jobs of a namespace that name a uid as the uid of their controller. The cost of `controlled_by` grows with the number of the Jobs that it finds.
     pub fn controlled_by<'a>(
         &'a self,
         namespace: &'a str,

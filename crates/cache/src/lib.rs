@@ -1,8 +1,8 @@
 //! Cache: the last observed state of the cluster's objects, with indexes, without I/O, clock or async.
 //!
-//! Only observations ([`event::Observation`]) change the [`View`]. An object is one record; the indexes beside a record follow each change of it. The crate
-//! decides nothing, and knows no write that is under way. It knows the model of the engine, because the view keeps the pod sets of a Workload in the form
-//! in which the engine takes them; it holds no world of the engine, and asks for no plan.
+//! Only observations ([`event::Observation`]) change the [`View`]. The view stores an object as one record, and updates the indexes of the object with each
+//! change of the record. The crate `cache` decides nothing, and knows no write that is under way. The crate `cache` knows the model of the engine, because the
+//! view keeps the pod sets of a Workload in the form in which the engine takes them; the crate holds no world of the engine, and asks for no plan.
 //!
 //! Where to start: [`View`] in `view.rs`, [`WorkloadView`] in `workload_view.rs`, [`object::Kind`] and [`object::ObjectKey`] in `object.rs` (names of what is
 //! decided about), `deltas.rs` (translation of API objects for the engine), [`cluster_facts`] (facts about the cluster for reviews).

@@ -13,7 +13,7 @@ pub fn name_of(metadata: &ObjectMeta) -> Name {
 /// Whether two states of one object differ in the object's status at most: all effects of the spec and metadata have been handled already.
 pub fn same_intent(known: &ObjectMeta, new: &ObjectMeta) -> bool {
     let intent = |meta: &ObjectMeta| {
-        // Without a generation, a change of the spec cannot be noticed.
+        // Without `metadata.generation`, a change of an object's spec cannot be noticed.
         let generation = meta.generation.filter(|generation| *generation > 0)?;
         Some((meta.uid.clone(), generation, meta.deletion_timestamp.is_some(), meta.finalizers.clone()))
     };

@@ -1,4 +1,4 @@
-//! Names of what is decided about: kinds and keys, and the kinds of objects of the API.
+//! Kinds and keys of the objects that control decides about, and the kinds of objects of the API.
 
 mod resource;
 
@@ -10,7 +10,7 @@ use berth_jobs::{BatchJob, JobKind, JobType, KINDS};
 
 pub use crate::object::resource::ResourceKind;
 
-/// Reporting controller of events about Workloads that do not concern admission.
+/// Reporting controller of those events about Workloads that have nothing to do with admission.
 pub const WORKLOADS: &str = "kueue-workload-controller";
 /// Reporting controller of events about TrainingJobs.
 pub const TRAINING_REPORTER: &str = "berth-training-job-controller";

@@ -13,7 +13,8 @@ use berth_jobs::pods::{Place, PodState, SetState, Tally, last_place};
 use crate::event::FoundBy;
 use crate::names::Name;
 
-/// A size, and the last place within the size that a pod of a role has; `None` if no pod has a place.
+/// For one role of a pod group: a number of admitted pods, and the place of the last pod among that number of the role's first pods; `None` if there is no such
+/// pod.
 type LastPlace = (i32, Option<Place>);
 
 /// The pods that name one group.
@@ -21,12 +22,13 @@ type LastPlace = (i32, Option<Place>);
 pub struct Group {
     /// Names of the pods of the group.
     members: BTreeSet<Box<str>>,
-    /// The numbers of the pods in each state.
+    /// The numbers of the group's pods in each state.
     pub tally: Tally,
-    /// Pods that were not observed among the owners of the Workload yet.
+    /// Pods of the group that were not observed among the owners of the group's Workload yet.
     pub newcomers: BTreeSet<Box<str>>,
-    /// For each role, a size and the last place within it. Every pod of a crowded role needs the last place, and this cache keeps each pod from comparing
-    /// itself with all other pods. The cache is cleared when a pod of the group is created, changed or deleted.
+    /// For each role of the group, a number of admitted pods and the place of the last pod among that number of the role's first pods. Every pod of a role that
+    /// has more pods than were admitted is compared with the last admitted place, and the cache `last_places` keeps each pod from being compared with all other
+    /// pods. The cache `last_places` is cleared when a pod of the group is created, changed or deleted.
     last_places: RefCell<BTreeMap<Box<str>, LastPlace>>,
 }
 
@@ -34,7 +36,7 @@ pub struct Group {
 #[derive(Debug)]
 struct Known {
     state: Box<PodState>,
-    /// The requests of a pod without a gate.
+    /// The requests of a pod without a scheduling gate.
     asked: Option<Arc<PodSetNeeds>>,
 }
 
@@ -99,19 +101,19 @@ impl PodIndex {
         all.map(|(name, known)| (name, &*known.state))
     }
 
-    /// The requests of a pod without a gate.
+    /// The requests of a pod without a scheduling gate.
     pub fn asked(&self, name: &Name) -> Option<&PodSetNeeds> {
         self.all.get(name)?.asked.as_deref()
     }
 
-    /// Records the requests of a pod without a gate.
+    /// Records the requests of a pod without a scheduling gate.
     pub fn note_asked(&mut self, name: &Name, asked: Option<Arc<PodSetNeeds>>) {
         if let Some(known) = self.all.get_mut(name) {
             known.asked = asked;
         }
     }
 
-    /// The requests of pods with a digest; `compute` computes the requests if no pod with the digest is known.
+    /// The requests of pods whose requests have the given digest; `compute` computes the requests if no pod with the digest is known.
     pub fn needs(
         &mut self,
         digest: [u8; 16],
@@ -120,7 +122,7 @@ impl PodIndex {
         if let Some(known) = self.needs.get(&digest).and_then(Weak::upgrade) {
             return Some(known);
         }
-        // The map grows only with different requests, which is rare.
+        // The map `needs` grows only with different requests of pods, which is rare.
         self.needs.retain(|_, known| known.strong_count() > 0);
         let made = Arc::new(compute()?);
         self.needs.insert(digest, Arc::downgrade(&made));
@@ -149,7 +151,7 @@ impl PodIndex {
         }
     }
 
-    /// Takes the owners of a group's Workload: a pod for which `is_owner` returns true is no newcomer any more.
+    /// Handles the owners of a group's Workload: a pod for which `is_owner` returns true is no newcomer any more.
     pub(crate) fn note_owners(&mut self, group: &Name, is_owner: impl Fn(&PodState) -> bool) {
         let Some(known) = self.groups.get(group) else { return };
         let is_owned = |pod: &str| self.get(&(group.0.clone(), pod.to_owned())).is_some_and(&is_owner);
@@ -178,12 +180,12 @@ impl PodIndex {
         last.is_some_and(|last| Place::of(name, pod) <= *last)
     }
 
-    /// Marks a group: before the next decision, control looks at all pods of the group, once for any number of changes.
+    /// Marks a pod group: before the next decision, control looks at all pods of the group, once for any number of changes.
     pub fn crowd(&mut self, group: Name) {
         self.crowded.insert(group);
     }
 
-    /// Takes the groups that [`Self::crowd`] has marked.
+    /// Removes and returns the marks of the groups that [`Self::crowd`] has marked.
     pub fn take_crowded(&mut self) -> BTreeSet<Name> {
         std::mem::take(&mut self.crowded)
     }
@@ -209,7 +211,8 @@ impl PodIndex {
         self.all.insert(name, Known { state: Box::new(pod), asked });
     }
 
-    /// Forgets a pod; true if the pod was known. The pod's group stays if the pod `returns`.
+    /// Forgets a pod; true if the pod was known. If `returns` is true, a newer state of the removed pod follows, and the pod stays a member of its pod group
+    /// meanwhile.
     pub fn remove(&mut self, name: &Name, returns: bool) -> bool {
         let Some(Known { state: old, .. }) = self.all.remove(name) else { return false };
         self.let_in.remove(name);
@@ -233,7 +236,7 @@ impl PodIndex {
         of_namespace(&self.all, namespace)
     }
 
-    /// Names of the groups, of one namespace or of all namespaces.
+    /// Names of the pod groups, of one namespace or of all namespaces.
     pub(crate) fn group_names<'a>(&'a self, namespace: Option<&'a str>) -> impl Iterator<Item = &'a Name> {
         of_namespace(&self.groups, namespace)
     }
@@ -255,7 +258,7 @@ pub struct SetIndex {
 }
 
 impl SetIndex {
-    /// Names of the groups, of one namespace or of all namespaces.
+    /// Names of the pod groups of StatefulSets, of one namespace or of all namespaces.
     pub(crate) fn group_names<'a>(&'a self, namespace: Option<&'a str>) -> impl Iterator<Item = &'a Name> {
         of_namespace(&self.groups, namespace)
     }
@@ -283,7 +286,7 @@ impl SetIndex {
         self.all.insert(name, set);
     }
 
-    /// Removes a StatefulSet, also from the index by group. An unknown name changes nothing.
+    /// Removes a StatefulSet, also from the index by group. The removal of a StatefulSet with an unknown name changes nothing.
     pub fn remove(&mut self, name: &Name) {
         if let Some(old) = self.all.remove(name) {
             self.groups.remove(&(name.0.clone(), old.group.to_string()));
@@ -321,7 +324,7 @@ mod tests {
         made(pod, &["kueue.x-k8s.io/admission"])
     }
 
-    /// Names of the pods of both roles that have a place within a size.
+    /// Names of the pods that are among the first `size` pods of their role, for both roles.
     fn placed(index: &PodIndex, size: i32) -> Vec<&str> {
         let group = ("n".to_owned(), "g".to_owned());
         let all = index.all.iter().filter(|(name, pod)| index.has_place(&group, (&name.1, &*pod.state), size));
@@ -351,7 +354,7 @@ mod tests {
         (0..10).for_each(|pod| index.put(name(pod), waiting(pod)));
         let group = ("n".to_owned(), "g".to_owned());
         assert_eq!(placed(&index, 2).len(), 4);
-        // Without the cache, a walk over the pods would find that the first pod is gone.
+        // The pod is removed only from the map of all pods: a walk over the map would find that the pod is gone, and the cache of last places does not.
         index.all.remove(&name(0));
         assert!(!index.has_place(&group, ("p-004", &waiting(4)), 2));
         assert!(index.has_place(&group, ("p-004", &waiting(4)), 3));

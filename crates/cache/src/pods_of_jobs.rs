@@ -9,8 +9,8 @@ use crate::object::{Kind, ObjectKey, key};
 use crate::{View, WorkloadView};
 
 impl View {
-    /// Whether a pod names the uid of its Job together with another name: the Job's controller does not find such a pod by its labels. The cost is one look-up
-    /// if the name is right.
+    /// Whether a pod has the label with the uid of its Job, but a label with another Job name: the Job's controller does not find such a pod by its labels. The
+    /// cost of `is_misnamed` is one look-up if the pod's label has the right name of the Job.
     pub fn is_misnamed(&self, pod: &JobPod) -> bool {
         let Some(job) = pod.job.as_ref().filter(|_| !pod.deleting) else { return false };
         let jobs = self.jobs();
@@ -41,14 +41,14 @@ impl View {
         })
     }
 
-    /// The odd pods that run by the quota of a Workload, or beyond it.
+    /// The odd pods that were started by the quota of a Workload, whether the quota still covers them or not.
     pub fn odd_pods_of<'a>(&'a self, workload: &'a WorkloadView) -> impl Iterator<Item = (&'a Name, &'a OddPod)> {
         let all = self.odd_pods().of(&workload.namespace).filter(|(_, odd)| !odd.has_ended());
         all.filter(move |(name, odd)| self.workload_of_odd(&name.0, odd).is_some_and(|found| found.uid == workload.uid))
     }
 
-    /// The entry for an ending pod; `None` if the pod is not being deleted, or its Job is no part of another job. The cost is one look-up for a pod that is
-    /// being deleted, and nothing for any other pod.
+    /// The entry for an ending pod; `None` if the pod is not being deleted, or its Job is no part of another job. The cost of `ending_pod` is a few look-ups
+    /// for a pod that is being deleted, and none for any other pod.
     pub fn ending_pod(&self, pod: &JobPod, leads: bool) -> Option<EndingPod> {
         let job = pod.job.as_ref().filter(|_| pod.deleting && !pod.gone)?;
         let is_made_of_jobs = |kind: &str| Kind::of_owner(kind).is_some_and(Kind::is_made_of_jobs);
@@ -64,7 +64,7 @@ impl View {
         self.jobs().get(&object).filter(|known| *known.uid == *job.uid)
     }
 
-    /// Whether the Job of a pod still counts the pod. A Job that was taken from its TrainingJob counts for no Workload.
+    /// Whether the Job of a pod still counts the pod. The pods of a Job that was taken from its TrainingJob are counted for no Workload by that Job.
     pub fn is_counted(&self, namespace: &str, job: &PodsJob, owner_uid: &str) -> bool {
         if self.is_unlisted(Kind::JOB) {
             return true;

@@ -47,7 +47,7 @@ impl Younger<'_> {
         self.lost.push(Lost { policy: Arc::clone(self.name), text });
     }
 
-    /// Adds a limit of the younger policy: the stricter value counts. `strictness` is greater for a stricter value.
+    /// Adds a limit of the younger policy: the stricter value counts. The argument `strictness` returns a greater key for a stricter value of the limit.
     fn limit<T: Clone + Display, K: PartialOrd>(
         &mut self,
         field: &str,
@@ -98,7 +98,7 @@ impl Joined {
         younger.limit(fields::BORROWING, &mut self.borrowing, spec.borrowing_ratio_percent.as_ref(), fewer);
         let bounds = spec.preemption.clone().unwrap_or_default();
         let difference = bounds.min_priority_difference.as_ref();
-        // A text that is no duration protects no Workload.
+        // A `protectedRunningTime` that is no duration protects no Workload from preemption.
         let time = |text: &String| milliseconds(Some(text)).unwrap_or(0);
         younger.limit(fields::MIN_DIFFERENCE, &mut self.min_difference, difference, more);
         younger.limit(fields::PROTECTED, &mut self.protected, bounds.protected_running_time.as_ref(), time);
@@ -111,7 +111,7 @@ impl Joined {
             }
             let rest = CapacityTiers { max_share_percent: BTreeMap::new(), ..tiers.clone() };
             let is_empty = rest == CapacityTiers::default();
-            // A section with shares only leaves all other fields to the other policies.
+            // If a QueuePolicy sets only shares in `spec.capacityTiers`, the other fields of `spec.capacityTiers` are left to the other policies.
             if self.tiers.as_ref().is_some_and(|(known, _)| *known == CapacityTiers::default()) {
                 self.tiers = None;
             }
@@ -164,7 +164,8 @@ impl Joined {
             waiting_time_bonus: value(self.bonus),
             priority_from_label: value(self.classes),
             borrowing_ratio_percent: value(self.borrowing),
-            // The fields that select the queues of a policy are read elsewhere. Every other field is named here, so that no new field is forgotten.
+            // The fields by which a QueuePolicy selects ClusterQueues do not belong to the merged rules, and are read by `Policy::claims`. Every field of the
+            // QueuePolicy spec is named in this struct literal, so that no new field is forgotten.
             cluster_queues: Vec::new(),
             cluster_queue_selector: None,
         };

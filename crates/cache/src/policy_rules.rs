@@ -15,14 +15,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use crate::deltas;
 use crate::tier_rules::{BackoffRules, PromotionRules, Signals, TierRules, TiersFor, USUAL, USUAL_PROMOTION, When};
 
-/// Fields of a QueuePolicy that messages name.
+/// Paths of the QueuePolicy fields that messages name.
 pub mod fields {
     pub(crate) const MAX_JOBS: &str = "spec.admission.maxJobs";
-    /// The field that limits the accelerators of one job.
+    /// Path of the QueuePolicy field that limits the number of accelerators of one job, for messages.
     pub const MAX_GPUS: &str = "spec.admission.maxGPUsPerJob";
-    /// The field with the lowest priority of a job.
+    /// Path of the QueuePolicy field that sets the lowest priority with which a job is admitted, for messages.
     pub const MIN_PRIORITY: &str = "spec.admission.priorityRange.min";
-    /// The field with the highest priority of a job.
+    /// Path of the QueuePolicy field that sets the highest priority with which a job is admitted, for messages.
     pub const MAX_PRIORITY: &str = "spec.admission.priorityRange.max";
     pub(crate) const BORROWING: &str = "spec.borrowingRatioPercent";
     pub(crate) const MIN_DIFFERENCE: &str = "spec.preemption.minPriorityDifference";
@@ -30,12 +30,13 @@ pub mod fields {
     pub(crate) const MAX_VICTIMS: &str = "spec.preemption.maxVictims";
     pub(crate) const MAX_EVICTED: &str = "spec.preemption.maxEvictedPercent";
     pub(crate) const GRACE: &str = "spec.preemption.gracePeriod";
-    /// The field with the settings of capacity tiers. The shares by tier have fields of their own, because policies are merged share by share.
+    /// Path of the QueuePolicy field with the settings of capacity tiers, for messages. The shares of the capacity tiers have paths of their own, because
+    /// QueuePolicies are merged share by share.
     pub const TIERS: &str = "spec.capacityTiers";
-    /// The field that gives jobs a WorkloadPriorityClass by a label.
+    /// Path of the QueuePolicy field that gives jobs a WorkloadPriorityClass by a label, for messages.
     pub const CLASSES: &str = "spec.priorityFromLabel";
     pub(crate) const BONUS: &str = "spec.waitingTimeBonus";
-    /// The fields of the shares by tier: reserved, on demand, spot.
+    /// Paths of the QueuePolicy fields that limit the share of a capacity tier, by tier: reserved, on demand, spot.
     pub(crate) const SHARES: [(&str, &str); 3] = [
         ("reserved", "spec.capacityTiers.maxSharePercent.reserved"),
         ("on-demand", "spec.capacityTiers.maxSharePercent.on-demand"),
@@ -68,7 +69,7 @@ pub struct Rules {
     pub grace_ms: Option<i64>,
     /// Points of priority that an hour of waiting is worth.
     pub points_per_hour: u32,
-    /// The most that a queue may borrow, in per cent of its nominal quota.
+    /// The most that a ClusterQueue may borrow, in per cent of its nominal quota.
     pub(crate) borrowing_percent: Option<i64>,
 }
 
@@ -101,7 +102,7 @@ pub struct Policy {
     pub object: Box<QueuePolicy>,
     /// The rules of this policy alone, as if no other policy claimed its ClusterQueues.
     pub rules: Arc<Rules>,
-    /// The label selector of the queues that the policy selects, or an error about the selector.
+    /// The label selector of the ClusterQueues that the policy selects, or an error about the selector.
     pub selector: Option<Result<engine::Selector, String>>,
 }
 
@@ -117,14 +118,15 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Whether the capacity tiers of a queue's jobs depend on labels.
+    /// Whether the capacity tiers of a ClusterQueue's jobs depend on labels.
     pub fn reads_labels(&self) -> bool {
         self.rules.tiers.as_ref().is_some_and(|tiers| !tiers.default_for.is_empty())
     }
 }
 
 impl Rules {
-    /// The rules of a spec. `sources` has the policies that set its fields. A field that is absent from the spec has its default, or sets no limit.
+    /// The rules of a spec. The argument `sources` has the names of the QueuePolicies that set the fields of the spec. A field that is absent from the
+    /// QueuePolicy spec has its default, or sets no limit.
     pub fn of(spec: &QueuePolicySpec, sources: BTreeMap<&'static str, Arc<str>>) -> Self {
         Self {
             sources,
@@ -156,7 +158,8 @@ impl Policy {
     }
 }
 
-/// The label selector of ClusterQueues. A selector that was stored before the schema refused it selects no queue, and the policy's status reports it.
+/// The label selector of ClusterQueues. A label selector of ClusterQueues that was stored before the schema refused it selects no ClusterQueue, and the
+/// policy's status reports it.
 ///
 /// # Errors
 /// The selector is invalid; the text names its field.
@@ -178,12 +181,12 @@ fn classes(given: &PriorityFromLabel) -> ClassesByLabel {
     ClassesByLabel { label: given.label.clone(), names: names.collect() }
 }
 
-/// The tiers of a field; a word that the schema does not allow is left out.
+/// The capacity tiers that a field of a QueuePolicy lists; a word that the schema does not allow is left out.
 fn tiers_of(words: &[String]) -> Vec<engine::Tier> {
     words.iter().filter_map(|word| word.parse().ok()).map(deltas::tier).collect()
 }
 
-/// The rules of capacity tiers. A field that is absent or that the schema does not allow has the default value.
+/// The rules of capacity tiers. A field of `spec.capacityTiers` that is absent or that the schema does not allow has the default value.
 fn tier_rules(tiers: &CapacityTiers) -> TierRules {
     let [reserved, on_demand, spot] = CapacityTier::ALL;
     let patience = |tier: CapacityTier| {
@@ -210,7 +213,8 @@ fn tiers_for(given: &DefaultFor) -> TiersFor {
 fn backoff(given: &StockBackoff) -> BackoffRules {
     let usual = USUAL.backoff;
     let (initial, max) = (milliseconds(given.initial.as_ref()), milliseconds(given.max.as_ref()));
-    // A default is adapted to a field that is set. The schema does not allow two set fields that contradict each other.
+    // The default of the initial or longest back-off is adapted if the QueuePolicy sets the other of the two, so that the initial back-off is not longer than
+    // the longest. The schema of QueuePolicies does not allow an initial back-off that is longer than the longest back-off.
     let initial_ms = initial.unwrap_or(max.map_or(usual.initial_ms, |max| max.min(usual.initial_ms)));
     BackoffRules {
         initial_ms,

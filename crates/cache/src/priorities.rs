@@ -24,15 +24,15 @@ pub struct Wanted {
 }
 
 impl WorkloadView {
-    /// Whether a Workload's job names another class than the Workload has, and the Workload may change to that class. The value is the Workload's own: a user
-    /// may edit the value, and the value follows the class only when the class changes.
+    /// Whether a Workload's job names another class than the Workload has, and the Workload may change to that class. The priority value belongs to the
+    /// Workload: a user may edit the value, and the value follows the Workload's priority class only when the class changes.
     pub fn changes_class(&self, wanted: &Wanted) -> bool {
         let class = wanted.priority.class.as_ref().filter(|class| class.kind == WORKLOAD_CLASS);
         let new = class.map(|class| class.name.clone());
         match &self.priority_class {
-            // The API server does not let a class be added or removed while the Workload holds quota.
+            // The API server does not let a priority class be added to a Workload, or removed from it, while the Workload holds quota.
             None => !self.reserved() && new.is_some(),
-            // Kueue keeps the class of the pods; a class from a policy's label comes before the class of the pods.
+            // As in Kueue, a Workload keeps a PriorityClass that comes from its pods, unless a QueuePolicy gives a WorkloadPriorityClass by a label.
             Some(class) if class.kind != WORKLOAD_CLASS => wanted.by_label && !self.reserved() && new.is_some(),
             Some(class) => new.as_ref() != Some(&class.name) && (new.is_some() || !self.reserved()),
         }
@@ -40,7 +40,8 @@ impl WorkloadView {
 }
 
 impl View {
-    /// The priority of a job that names the given classes, or the class that does not exist yet. The class for Workloads comes first.
+    /// The priority of a job that names the given classes, or the class that does not exist yet. If a job names a class of both kinds, the
+    /// WorkloadPriorityClass decides, and not the PriorityClass of the pods.
     ///
     /// # Errors
     /// A class does not exist.

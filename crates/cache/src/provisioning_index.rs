@@ -65,11 +65,11 @@ const CONFIG: &str = "ProvisioningRequestConfig";
 /// Reason why an admission check has no configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigError {
-    /// The check has no parameters.
+    /// The AdmissionCheck has no parameters.
     NoParameters,
-    /// The parameters name an object of another kind, which is given with its group.
+    /// The parameters of the AdmissionCheck name an object of another kind, which is given with its group.
     OtherKind(String),
-    /// No configuration of this name exists.
+    /// No ProvisioningRequestConfig of the name in the AdmissionCheck's parameters exists.
     Missing(String),
 }
 
@@ -94,7 +94,7 @@ pub struct ProvisioningIndex {
     pub served: Option<bool>,
     /// The ProvisioningRequestConfigs, by name.
     pub configs: BTreeMap<String, Box<api::ProvisioningRequestConfig>>,
-    /// The ProvisioningRequests, by namespace and name. `put` and `drop` change the map together with its index by Workload.
+    /// The ProvisioningRequests, by namespace and name. The methods `put` and `drop` change the map `requests` together with its index by Workload.
     pub requests: BTreeMap<Name, Box<ProvisioningRequest>>,
     /// The PodTemplates of ProvisioningRequests, by namespace and name.
     pub templates: BTreeMap<Name, TemplateView>,
@@ -117,7 +117,8 @@ impl ProvisioningIndex {
         self.requests.insert(name, object);
     }
 
-    /// Removes a ProvisioningRequest, also from the index by Workload. Returns its last state; `None` if the request was not known.
+    /// Removes a ProvisioningRequest, also from the index by Workload. The result of `drop` is the ProvisioningRequest's last state; `None` if the request was
+    /// not known.
     pub fn drop(&mut self, name: &Name) -> Option<Box<ProvisioningRequest>> {
         let old = self.requests.remove(name)?;
         if let Some(owner) = controller(&old.metadata)

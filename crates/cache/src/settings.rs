@@ -1,10 +1,10 @@
-//! Settings: the configuration file, reduced to the fields that control acts on. The manager parses the file.
+//! Settings: the configuration file, reduced to the fields that control acts on. The crate `configuration` parses the file.
 
 use crate::object::Kind;
 use berth_jobs::pods::PodState;
 use std::collections::BTreeSet;
 
-/// `waitForPodsReady.requeuingStrategy` and time-outs, in milliseconds.
+/// The settings `waitForPodsReady` of the configuration file, with its time-outs in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitForPodsReady {
     /// `waitForPodsReady.timeout`: time in milliseconds within which all pods of a Workload must be ready.
@@ -26,9 +26,9 @@ pub struct WaitForPodsReady {
 /// The settings of control.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// `integrations.frameworks`: the job kinds that Berth manages. Berth ignores other job kinds.
+    /// `integrations.frameworks`: the job kinds that Berth manages. Berth ignores job kinds that `integrations.frameworks` does not name.
     pub job_kinds: BTreeSet<Kind>,
-    /// `manageJobsWithoutQueueName`: true if Berth manages jobs that name no queue.
+    /// `manageJobsWithoutQueueName`: true if Berth manages jobs that name no LocalQueue.
     pub manage_jobs_without_queue_name: bool,
     /// `managedJobsNamespaceSelector`, as a label selector in the engine's form.
     pub managed_namespaces: berth_engine::model::Selector,
@@ -44,8 +44,8 @@ pub struct Settings {
     pub accelerators: berth_jobs::training::Accelerators,
     /// Options of the engine: fair sharing, `resources.quotaCheckStrategy`, feature gates, and the compatibility profile, which control follows, too.
     pub engine: berth_engine::Options,
-    /// True if control ignores stored objects that fail validation, and ClusterQueues and Workloads with fields that Berth does not support yet. The setting is
-    /// off for objects that no API server has stored.
+    /// True if control ignores stored objects that fail validation, and ClusterQueues and Workloads with fields that Berth does not support yet. The setting
+    /// `refuse_invalid` is off if the objects are not stored in an API server.
     pub refuse_invalid: bool,
     /// Gate `ConcurrentAdmission`: true if the annotation that names the allowed flavors has an effect.
     pub allowed_flavors: bool,
@@ -75,7 +75,7 @@ pub struct Settings {
     pub queue_resource_metrics: bool,
     /// Keys of the taints by which a cloud announces that a node is taken back.
     pub reclaim_taints: BTreeSet<String>,
-    /// Largest number of admissions that may be unacknowledged at once.
+    /// Largest number of planned admissions that the API server has not acknowledged yet.
     pub max_unacknowledged: usize,
 }
 
@@ -114,7 +114,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether a pod, or the StatefulSet of the pod, names a queue.
+    /// Whether a pod, or the StatefulSet of the pod, names a LocalQueue.
     pub fn names_a_queue(&self, pod: &PodState) -> bool {
         let through_set = pod.is_of_set() && self.job_kinds.contains(&Kind::StatefulSet);
         pod.queue_name.is_some() || through_set || self.manage_jobs_without_queue_name

@@ -60,7 +60,7 @@ pub struct Excess {
 /// The parts of the text that identifies a shape.
 type Source = (String, Vec<api::PodSet>, Vec<PodSetDigest>, Vec<u64>);
 
-/// The facts on which requests depend beside the pod sets.
+/// The facts on which the requests of pods depend in addition to their pod sets.
 pub struct RequestContext<'a> {
     /// The combined LimitRanges of the namespace; their defaults count as requests.
     pub limits: LimitSummary,
@@ -68,14 +68,14 @@ pub struct RequestContext<'a> {
     pub overheads: &'a BTreeMap<String, BTreeMap<String, Quantity>>,
     /// The rules of the configuration by which requests become charged quota.
     pub rules: RequestRules,
-    /// True if pod sets that violate the rules are refused.
+    /// True if pod sets that violate the validation rules of Workloads are refused.
     pub(crate) strict: bool,
     /// True if equal Workloads must have equal pod templates, as far as Kueue compares pod templates.
     pub(crate) compares_templates: bool,
 }
 
 impl RequestContext<'_> {
-    /// The requests of pod sets under these facts.
+    /// The requests of pod sets, as this `RequestContext` makes them from the pod templates.
     pub fn needs_of(&self, pod_sets: &[api::PodSet]) -> WorkloadNeeds {
         let overhead = |class: &str| self.overheads.get(class);
         berth_jobs::workload_needs(pod_sets, &self.limits, overhead, &self.rules)
@@ -127,8 +127,9 @@ impl Shapes {
         }
     }
 
-    /// Computes the shapes of a namespace (of all namespaces for `None`) again after a change of the facts on which the shapes depend. Returns each replaced
-    /// shape with its successor; unchanged shapes stay. A shape whose source cannot be read is refused, because its requests are those of the older facts.
+    /// Computes the shapes of a namespace (of all namespaces for `None`) again after a change of the facts on which the shapes depend. The result of `renew`
+    /// has each replaced shape with its successor; unchanged shapes stay. A shape whose source text cannot be read again is marked as refused, because its
+    /// requests were computed from the facts before the change.
     pub(crate) fn renew<'a>(
         &mut self,
         namespace: Option<&str>,

@@ -1,5 +1,5 @@
-//! Parts of jobs that are not kept. Most jobs of a cluster are over, or not managed here, and the object itself is nearly all the memory that such a
-//! job costs.
+//! Parts of job objects that the view drops to save memory. Most jobs of a cluster have ended, or are not managed by Berth, and the object itself is nearly all
+//! the memory that such a job costs.
 
 use berth_jobs::JobState;
 
@@ -9,7 +9,8 @@ use crate::workloads::Workloads;
 /// Whether the pod template of a job is not needed any more: the job has ended, and its Workload has the template, or the job has no Workload.
 pub(crate) fn may_be_shed(job: &JobState, workloads: &Workloads) -> bool {
     let knows = workloads.owned_by(&job.uid).any(|workload| workload.is_finished());
-    // A job that names a prebuilt Workload is stopped if the Workload is missing, and the Jobs of a TrainingJob are compared with the TrainingJob's quota.
+    // The template of a job without a Workload is kept if the job names a prebuilt Workload, which stops the job if missing, or if a TrainingJob controls the
+    // job, whose quota the job is compared with.
     let alone = workloads.owned_by(&job.uid).next().is_none()
         && job.prebuilt_workload.is_none()
         && above(job) != Some(Kind::TrainingJob);

@@ -1,4 +1,4 @@
-//! Slices of an elastic job: Workloads, each of which replaces the Workload before it.
+//! Slices of an elastic job: Each Workload slice of an elastic job replaces the slice before it.
 
 use berth_api::conditions::{find_true, reasons, types};
 

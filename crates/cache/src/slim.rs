@@ -1,4 +1,5 @@
-//! Workloads in slim form: made when they are seen, and made again when the facts that their requests depend on change.
+//! Workloads in slim form: the form is made when a Workload is observed, and its requests are computed again when the LimitRanges or RuntimeClasses change that
+//! they depend on.
 
 use berth_api as api;
 use berth_api::json::to_value;
@@ -15,7 +16,7 @@ use crate::settings::Settings;
 use crate::shape::{RequestContext, Shapes};
 use crate::{Member, Name, Owner, Rare, TierRequest, View, WorkloadPhase, WorkloadView};
 
-/// The kind of the owners of a group's Workload that are pods.
+/// The kind `Pod`, by which those owners of a group's Workload are found that are pods.
 const POD: &str = "Pod";
 
 impl WorkloadView {
@@ -129,8 +130,8 @@ pub fn slim(settings: &Settings, view: &View, shapes: &mut Shapes, object: api::
     }
 }
 
-/// Computes the requests of pending workloads again after LimitRanges or RuntimeClasses changed. Workloads that hold quota keep what they were
-/// given. Returns the names of the Workloads whose requests were computed again.
+/// Computes the requests of pending workloads again after LimitRanges or RuntimeClasses changed. The engine still charges a Workload that holds quota with the
+/// quota of its admission. The result of `reshape` has the names of the Workloads whose requests were computed again.
 pub fn reshape(settings: &Settings, view: &mut View, shapes: &mut Shapes, namespace: Option<&str>) -> Vec<Name> {
     let mut concerned = Vec::new();
     let seen = &*view;

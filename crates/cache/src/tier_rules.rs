@@ -5,18 +5,18 @@ use berth_engine::model::Tier;
 /// The back-off of a flavor that was out of stock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackoffRules {
-    /// The delay after the first failure, in milliseconds.
+    /// The back-off after the first stock-out of a flavor, in milliseconds.
     pub initial_ms: i64,
-    /// The factor by which the delay grows with each further failure.
+    /// The factor by which the back-off of a flavor grows with each further stock-out.
     pub factor: i64,
-    /// The longest delay, in milliseconds.
+    /// The longest back-off of a flavor, in milliseconds.
     pub max_ms: i64,
-    /// The time in milliseconds without a further failure after which a failure is forgotten.
+    /// The time in milliseconds without a further stock-out after which a stock-out of a flavor is forgotten.
     pub decay_ms: i64,
 }
 
 impl BackoffRules {
-    /// The delay in milliseconds after a number of failures in a row.
+    /// The back-off of a flavor in milliseconds after a number of stock-outs in a row.
     pub fn delay_ms(&self, failures: u32) -> i64 {
         let growth = self.factor.max(1).checked_pow(failures.saturating_sub(1)).unwrap_or(i64::MAX);
         self.initial_ms.saturating_mul(growth).min(self.max_ms).max(0)
@@ -39,7 +39,7 @@ pub struct PromotionRules {
     pub when: When,
     /// The shortest time in milliseconds for which a job runs before it moves.
     pub min_stay_ms: i64,
-    /// Time in milliseconds for which the better tier must have been free.
+    /// Time in milliseconds for which the better tier must have been free before a job moves back to it.
     pub steady_ms: i64,
     /// The number of times that a Workload may move back; with 0, no Workload moves back.
     pub max_times: i32,
@@ -52,13 +52,13 @@ pub(crate) const USUAL_PROMOTION: PromotionRules =
 /// The signals that count as a lack of capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signals {
-    /// True if a pod that no node takes within the patience counts.
+    /// True if a pod that no node takes within the patience is a signal of lacking capacity.
     pub unschedulable: bool,
-    /// True if an autoscaler's message that a pod gets no node counts.
+    /// True if an autoscaler's message that a pod gets no node is a signal of lacking capacity.
     pub scale_up_failed: bool,
-    /// True if an autoscaler's failure to provide requested capacity counts.
+    /// True if an autoscaler's failure to provide requested capacity is a signal of lacking capacity.
     pub provisioning_failed: bool,
-    /// True if a taint that announces the end of a spot node with a running pod counts.
+    /// True if a taint that announces that a spot node with a running pod is taken away is a signal of lacking capacity.
     pub node_reclaimed: bool,
 }
 
@@ -86,10 +86,10 @@ pub struct TiersFor {
     pub tiers: Vec<Tier>,
 }
 
-/// The tier rules of a queue.
+/// The tier rules of a ClusterQueue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierRules {
-    /// The tiers of jobs that name no tier, the best first; if empty, jobs take flavors in the order of the queue.
+    /// The tiers of jobs that name no tier, the best first; if empty, jobs take flavors in the order of the ClusterQueue.
     pub default: Vec<Tier>,
     /// The tiers of jobs that name no tier and have a label; the first rule that fits replaces `default`.
     pub default_for: Vec<TiersFor>,
@@ -103,7 +103,8 @@ pub struct TierRules {
     pub overrides: bool,
     /// The rules for moving back; `None` if no job moves back to a better tier.
     pub promotion: Option<PromotionRules>,
-    /// The share of each tier that a queue may hold at most, in per cent, for the tiers reserved, on demand and spot.
+    /// The most quota that one ClusterQueue may hold in a tier, in per cent of the nominal quota of its cohort tree in the flavors of the tier, for the tiers
+    /// reserved, on demand and spot.
     pub(crate) max_shares: [Option<u32>; 3],
 }
 

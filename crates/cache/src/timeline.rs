@@ -1,5 +1,5 @@
 //! Durations by a monotonic clock, for the time that this process has observed. Wall clock times are written into objects, and are all that is known about the
-//! time before the process. A change of the wall clock changes only the written times: such a change neither ends nor prolongs a job.
+//! time before the process started. A change of the wall clock changes only the written times: such a change neither ends nor prolongs a job.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl Point {
 }
 
 /// Relation of the wall clock and the monotonic clock. The lead of the wall clock over the monotonic clock changes evenly between two points, and is constant
-/// before the first point. Without points, both clocks have always gone together.
+/// before the first point. Without points in the timeline, the wall clock and the monotonic clock have always gone together.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     points: Vec<Point>,
@@ -42,8 +42,8 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Records a reading of the wall clock and the monotonic clock, neither of which goes back. The result is true if the relation of the clocks has changed
-    /// since the last reading.
+    /// Records a reading of the wall clock and the monotonic clock, neither of which goes back. The result of `tick` is true if the relation of the wall clock
+    /// and the monotonic clock has changed since the last reading.
     pub fn tick(&mut self, now: Timestamp, steady: Duration) -> bool {
         let at = now.as_millisecond();
         let point = Point { at, lead: at.saturating_sub(i64::try_from(steady.as_millis()).unwrap_or(i64::MAX)) };
@@ -111,7 +111,7 @@ impl Timeline {
             return after(since, ms);
         }
         let wanted = self.steady(since.as_millisecond()).saturating_add(ms);
-        // The wall clock time is between two points, before the first point, or after the last point.
+        // The wall clock time that is sought is between two points of the timeline, before the first point, or after the last point.
         let next = self.points.partition_point(|point| point.steady() < wanted);
         let before = next.checked_sub(1).and_then(|index| self.points.get(index));
         let at = match (before, self.points.get(next)) {
@@ -295,7 +295,7 @@ mod tests {
             let (one, other) = (picks.0.get(&clocks.seen), picks.1.get(&clocks.seen));
             let (from, to) = if one <= other { (one, other) } else { (other, one) };
             let passed = clocks.line.millis_between(at(from.0), at(to.0));
-            // Each end of a duration may be off by a difference between the clocks that is ignored.
+            // The times at the beginning and at the end of a measured duration may each be off by a difference between the clocks that is ignored.
             prop_assert!((passed - (to.1 - from.1)).abs() <= 2 * NOTED_MS, "{passed} for {} of {:?}", to.1 - from.1, clocks.line);
         }
 

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use crate::names::Name;
 use crate::training_view::{Counted, TrainingView};
 
-/// The TrainingJobs by name; for reading, the type dereferences to the map.
+/// The TrainingJobs by name; for reading, `TrainingJobs` dereferences to the map.
 #[derive(Debug, Default)]
 pub struct TrainingJobs {
     all: BTreeMap<Name, TrainingView>,

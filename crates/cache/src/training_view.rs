@@ -52,7 +52,7 @@ pub struct TrainingView {
     pub deleting: bool,
     /// True if the TrainingJob is being deleted, and the garbage collector orphans the objects that the TrainingJob owns.
     pub leaves_pods: bool,
-    /// The queue, the priority and the patience of the TrainingJob.
+    /// The LocalQueue, the priority and the patience of the TrainingJob.
     pub facts: TrainingFacts,
     /// The annotations of the TrainingJob that its Workload carries.
     pub own_annotations: [(&'static str, Option<String>); 2],
@@ -75,7 +75,7 @@ pub struct TrainingView {
 }
 
 impl TrainingView {
-    /// A TrainingJob that was observed, in place of its older state.
+    /// Makes the view of an observed TrainingJob; `older` is the view of its older state.
     pub fn new(object: Box<TrainingJob>, older: Option<&Self>, accelerators: &Accelerators) -> Self {
         let TrainingJob { metadata, spec, status } = *object;
         let leaves_pods = lets_go_first(&metadata);
@@ -115,10 +115,11 @@ impl TrainingView {
         }
     }
 
-    /// The TrainingJob without its status.
+    /// The TrainingJob without its status, read from the JSON that the view keeps.
     ///
     /// # Errors
-    /// The JSON of the TrainingJob cannot be read. Then [`Self::asked`] is an error with the same text, so that the TrainingJob is reported as invalid.
+    /// The JSON of the TrainingJob cannot be read. If the kept JSON of a TrainingJob cannot be read, [`Self::asked`] is an error with the same text, so that
+    /// the TrainingJob is reported as invalid.
     pub fn decode(&self) -> serde_json::Result<TrainingJob> {
         serde_json::from_str(&self.packed)
     }
@@ -128,7 +129,7 @@ impl TrainingView {
         has_ended(&self.status)
     }
 
-    /// Whether the status shows that the run that began at a time has been up.
+    /// Whether the condition `Running` in the TrainingJob's status shows that all pods of the run that began at `begun` have been ready.
     pub fn was_up_since(&self, begun: Timestamp) -> bool {
         let condition = find(&self.status.conditions, training_types::RUNNING);
         let condition =
@@ -136,8 +137,8 @@ impl TrainingView {
         condition.is_some_and(|condition| condition.last_transition_time.0 >= begun)
     }
 
-    /// Whether the TrainingJob's pods would be the pods for which a Workload has quota, because the TrainingJob's spec may have changed since. The admission
-    /// decides about the number of workers.
+    /// Whether the TrainingJob's pods would be the pods for which a Workload has quota, because the TrainingJob's spec may have changed since. The number of
+    /// workers is not compared, because the admission of the Workload decides about that number.
     pub fn asks_as(&self, workload: &WorkloadView) -> bool {
         let Ok(asked) = &self.asked else { return false };
         asked.len() == workload.shape.digests.len()
@@ -199,7 +200,7 @@ mod tests {
         assert_eq!(view.asked.unwrap().len(), 1);
     }
 
-    /// An empty TrainingJob in its place would be started, scaled or changed as if its user had written nothing.
+    /// If a TrainingJob that cannot be read were replaced by an empty TrainingJob, control would start, scale or change it as if its user had written nothing.
     #[test]
     fn unreadable_training_job_is_an_error_and_not_empty() {
         let unreadable = TrainingView { packed: r#"{"spec": 1}"#.into(), ..view() };

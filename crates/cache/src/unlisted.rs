@@ -1,5 +1,6 @@
-//! Resources that cannot be listed: Berth's role lacks a rule, or a conversion fails. The view cannot show whether an object of such a kind is there
-//! and runs. A Workload of it that holds quota keeps it and is left alone, one that waits has a status that says so, and all other kinds go on.
+//! Resources of the API whose objects cannot be listed, because Berth's ClusterRole lacks a rule or the conversion of the objects fails. The view cannot show
+//! whether an object of a kind that cannot be listed exists and runs. A Workload whose owner is of a kind that cannot be listed keeps its quota and is not
+//! changed if it holds quota, and gets a status that names the cause if it waits; all other kinds go on.
 
 use crate::View;
 use crate::object::Kind;

@@ -60,7 +60,7 @@ pub struct View {
 }
 
 impl View {
-    /// The readings of both clocks.
+    /// The relation of the wall clock and the monotonic clock, from their readings so far.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
     }
@@ -115,7 +115,7 @@ impl View {
         &self.local_queues
     }
 
-    /// The Cohort objects, by name; a cohort that only queues name has no entry.
+    /// The Cohort objects, by name; a cohort that only ClusterQueues name has no entry.
     pub fn cohorts(&self) -> &BTreeMap<String, Box<api::Cohort>> {
         &self.cohorts
     }

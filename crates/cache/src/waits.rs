@@ -1,4 +1,4 @@
-//! The time since which a Workload waits, and the Workload's place in its queue according to this time.
+//! The time since which a Workload waits, and the Workload's place among the Workloads of its ClusterQueue according to this time.
 
 use berth_api::conditions::{find, find_true, reasons, types};
 use jiff::{SignedDuration, Timestamp};
@@ -19,8 +19,9 @@ impl WorkloadView {
         find_true(&self.status.conditions, types::EVICTED).is_some_and(|evicted| evicted.reason == RECLAIMED)
     }
 
-    /// The time since which a Workload waits, where waiting counts: since the Workload's last eviction. After an eviction for lack of capacity, the waiting
-    /// counts from the Workload's creation, or from its last return after a preemption, without the time for which the Workload was admitted.
+    /// The time since which a Workload waits, where a QueuePolicy raises priorities by waiting: since the Workload's last eviction, or since its creation if it
+    /// is not evicted. After an eviction for lack of capacity, the waiting counts from the Workload's creation, or from its last return after a preemption,
+    /// without the time for which the Workload was admitted.
     pub fn waits_since(&self) -> Timestamp {
         let conditions = &self.status.conditions;
         let Some(evicted) = find_true(conditions, types::EVICTED) else { return self.created };
@@ -34,10 +35,10 @@ impl WorkloadView {
         after_seconds(began, ran).min(evicted_at)
     }
 
-    /// The timestamp by which Workloads are ordered in their queue.
+    /// The timestamp by which the Workloads of a ClusterQueue are ordered.
     pub fn queued_at(&self, by_creation: bool, by_reclaim: bool) -> Timestamp {
         let evicted = find_true(&self.status.conditions, types::EVICTED);
-        // Without priority among queues, a Workload that was reclaimed while it borrowed is ordered behind its preemptor.
+        // If workloads of a cohort are not sorted by priority, a Workload that was reclaimed while it borrowed is ordered behind its preemptor.
         let reclaimed = find(&self.status.conditions, types::PREEMPTED)
             .filter(|c| by_reclaim && c.status == "True" && c.reason == reasons::IN_COHORT_RECLAIM_WHILE_BORROWING)
             .and_then(|c| c.last_transition_time.0.checked_add(SignedDuration::from_millis(1)).ok());

@@ -40,14 +40,14 @@ pub struct Member {
 /// The annotation that names the capacity tiers that a Workload accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierRequest {
-    /// The text of the annotation.
+    /// The text of the annotation `berth.dev/capacity-tiers`.
     pub text: String,
     /// The tiers, the best first, or the error of the text.
     pub tiers: Result<Vec<berth_engine::model::Tier>, String>,
 }
 
 impl TierRequest {
-    /// The tiers that a text of the annotation `berth.dev/capacity-tiers` names. An invalid text is kept with its error.
+    /// The tiers that a text of the annotation `berth.dev/capacity-tiers` names. An invalid text of the annotation is kept with its error.
     pub fn of(text: &str) -> Self {
         let tiers = api::parse_tiers(text).map(|tiers| tiers.into_iter().map(crate::deltas::tier).collect());
         let tiers = tiers.map_err(|problem| format!("annotation {}: {problem}", api::labels::CAPACITY_TIERS));
@@ -76,7 +76,7 @@ pub struct WorkloadView {
     pub uid: String,
     /// The resourceVersion of the observed state, see [`Self::version`].
     pub resource_version: String,
-    /// The generation of the Workload; 0 if the Workload has none. Two states with the same positive generation have the same spec.
+    /// The generation of the Workload; 0 if the Workload has none. Two states of a Workload with the same positive generation have the same spec.
     pub generation: i64,
     /// The time of the Workload's creation; the beginning of 1970 if the object has no such time.
     pub created: Timestamp,
@@ -90,7 +90,7 @@ pub struct WorkloadView {
     pub group: Option<Box<[Member]>>,
     /// The value of the label `kueue.x-k8s.io/job-uid`, if the Workload has the label.
     pub job_uid: Option<String>,
-    /// Other labels of the Workload, if it has any.
+    /// The labels of the Workload other than `kueue.x-k8s.io/job-uid`, if it has any.
     #[allow(clippy::box_collection, reason = "most have none, and there are 50,000")]
     pub labels: Option<Box<BTreeMap<String, String>>>,
     /// `spec.queueName`: the name of the LocalQueue in the Workload's namespace; empty if the Workload names none.
@@ -133,9 +133,9 @@ pub struct WorkloadView {
 /// Fields that hardly any Workload has, which are kept separately: a cluster may have 50,000 Workloads, and an empty field would use memory in each of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rare {
-    /// The finalizers of other clients.
+    /// The finalizers that other clients have put on the Workload.
     pub finalizers: Vec<String>,
-    /// The references to the other owners of a group's Workload beside the group's pods.
+    /// The references to the owners of a group's Workload that are not pods of the group.
     pub owners: Vec<Value>,
     /// The value of the annotation `kueue.x-k8s.io/admission-gated-by`.
     pub gated_by: String,
@@ -147,9 +147,9 @@ pub struct Rare {
     pub slice: Option<String>,
     /// Execution history of the previous slice, if this Workload is a scale-up.
     pub past: Option<Past>,
-    /// Number of workers to which a restart brought its run last (`training_job/restarts.rs` of `berth-reconcile`).
+    /// Number of workers that the last restart for scaling gave the Workload's run (`training_job/restarts.rs` of `berth-reconcile`).
     pub scale: Option<Scale>,
-    /// The end of the Workload's TrainingJob, while pods of the TrainingJob still run.
+    /// The end of the Workload's TrainingJob (the role that ended it, its success and the Job's message), noted while pods of the TrainingJob still run.
     pub end: Option<TrainingEnd>,
     /// True if the Workload was deactivated because its TrainingJob is suspended.
     pub suspended_with_job: bool,
@@ -162,14 +162,15 @@ pub struct Rare {
 }
 
 impl Rare {
-    /// The rare fields if any of them is set; `None` otherwise.
+    /// The `Rare` fields of a Workload if any of them is set; `None` otherwise.
     pub fn kept(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))
     }
 }
 
 impl WorkloadView {
-    /// Whether a plan for this state does not apply to a later state, because the Workload requests other quota, another queue, or no quota.
+    /// Whether a plan for this state of the Workload does not apply to the later state `new`, because the Workload requests other quota, another LocalQueue, or
+    /// no quota.
     pub fn asks_otherwise(&self, new: &Self) -> bool {
         let is_over = new.is_finished() || new.deleting || new.unreadable || !new.active;
         let asked = (&self.queue, self.priority, &self.tiers, &self.shape.digests);
@@ -202,7 +203,8 @@ impl WorkloadView {
         self.preemption_gates().iter().any(|name| known(name).is_none_or(|gate| gate.position == CLOSED))
     }
 
-    /// The pods of a pod set that may still run; `None` for an unknown name. Reclaimable pods are subtracted only if `reclaims` is true.
+    /// The pods of a pod set that may still run; `None` for an unknown name. The number of reclaimable pods is subtracted from the pods of the pod set only if
+    /// `reclaims` is true.
     pub fn remaining(&self, pod_set: &str, reclaims: bool) -> Option<i64> {
         let set = self.shape.pod_sets.iter().find(|set| set.name == pod_set)?;
         let over = self.status.reclaimable_pods.iter().find(|pods| reclaims && pods.name == pod_set);
@@ -216,8 +218,8 @@ impl WorkloadView {
         self.rare.as_ref().map_or(&[], |rare| &rare.again)
     }
 
-    /// The pods of a pod set, and the number of them that may still run; no pods if the spec does not have the pod set, as in Kueue. `None` if the spec cannot
-    /// be read.
+    /// The pods of a pod set, and the number of them that may still run; no pods if the spec does not have the pod set, as in Kueue. The pods of a pod set are
+    /// `None` if the spec of the Workload cannot be read.
     pub fn pods(&self, pod_set: &str, reclaims: bool) -> Option<Pods<'_>> {
         let Some(set) = self.shape.pod_sets.iter().find(|set| set.name == pod_set) else {
             return (!self.unreadable).then(Pods::default);
@@ -287,7 +289,8 @@ impl WorkloadView {
         self.rare.as_ref()?.misfit.as_deref()
     }
 
-    /// Whether the Workload's pods may be started: the Workload is admitted, and its quota fits its pod sets. Running pods are stopped by an eviction.
+    /// Whether the Workload's pods may be started: the Workload is admitted, and its quota fits its pod sets. The result of `may_run` stops no running pods:
+    /// running pods are stopped only by an eviction of the Workload.
     pub fn may_run(&self) -> bool {
         self.phase == WorkloadPhase::Admitted && self.misfit().is_none()
     }

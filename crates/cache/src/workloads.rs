@@ -1,10 +1,10 @@
 //! The Workloads of the view with their indexes.
 //!
-//! Look-ups by key alone are hashed: a search tree of 15,000 names costs a dozen cold reads for each look-up. No decision may depend on the order of these
-//! maps, so that a walk over all Workloads sorts, counts, or fills a set.
+//! Look-ups that need only the key are hashed: a search tree of 15,000 names costs a dozen cold reads for each look-up. No decision may depend on the order of
+//! the Workloads in these hash maps, so that a walk over all Workloads sorts, counts, or fills a set.
 //!
-//! Most of 50,000 Workloads are finished, and are kept only to be known. Each Workload has a place, and the tables by name and by uid contain only the number
-//! of the place, because the name and the uid can be read there.
+//! Most Workloads of a cluster with 50,000 Workloads have finished, and are kept only so that control knows them. Each Workload has a place, and the tables by
+//! name and by uid contain only the number of the place, because the name and the uid can be read there.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;

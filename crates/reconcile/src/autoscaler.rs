@@ -12,12 +12,13 @@ const TRIGGERED: &str = "TriggeredScaleUp";
 const FAILED: &str = "FailedScaleUp";
 /// Event reason of the cluster autoscaler for a pod for which no node group is enlarged; the message has a cause for every node group.
 const NOT_TRIGGERED: &str = "NotTriggerScaleUp";
-/// Causes of node groups that cannot be enlarged for lack of capacity. The cluster autoscaler checks the limits of a node group before it checks whether the
-/// pod fits.
+/// Texts of the cluster autoscaler for a node group that cannot be enlarged for lack of capacity. The cluster autoscaler checks the limits of a node group
+/// before it checks whether the pod fits.
 const NOTHING_TO_GIVE: [&str; 5] = [
     "backoff after failed scale-up",
     "max node group size reached",
-    // Message of a limit of the cluster: `max cluster nvidia.com/gpu limit reached`. Before version 1.16, a limit of a node group: `max limit reached`.
+    // The cluster autoscaler's message about a limit of the cluster has this end, as in `max cluster nvidia.com/gpu limit reached`. Before version 1.16 of the
+    // cluster autoscaler, its message about a limit of a node group had this end, too: `max limit reached`.
     " limit reached",
     "max total nodes in cluster reached",
     "exceeded quota: ",
@@ -29,8 +30,8 @@ const KARPENTER: [&str; 2] = ["karpenter", "eks-auto-mode/compute"];
 const NOMINATED: &str = "Nominated";
 /// Karpenter's event reason for a pod for which Karpenter creates no node, with a cause for every NodePool; the scheduler uses the same reason.
 const FAILED_SCHEDULING: &str = "FailedScheduling";
-/// Causes of NodePools that can create no node for lack of capacity. An offering of Karpenter is an instance type in a zone and capacity type. An instance type
-/// that the cloud has run out of is no offering, and limits are checked before the needs of the pod.
+/// Texts of Karpenter for a NodePool that can create no node for lack of capacity. An offering of Karpenter is an instance type in a zone and capacity type. An
+/// instance type that the cloud has run out of is no offering, and Karpenter checks the limits of a NodePool before the needs of the pod.
 const NO_OFFERING: [&str; 5] = [
     "had a required offering",
     "has the required offering",

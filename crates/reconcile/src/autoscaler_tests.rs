@@ -8,7 +8,7 @@ use serde_json::json;
 const CLUSTER_AUTOSCALER: &str = "cluster-autoscaler";
 const SCHEDULER: &str = "default-scheduler";
 
-/// The last refusal of an autoscaler in these events; each event has a second, a component, a reason and a message.
+/// The last refusal of an autoscaler in these events; each event has a time in seconds, a component, a reason and a message.
 fn word(text: &[(&str, &str, &str, &str)]) -> Option<String> {
     let event = |(at, component, reason, message): &(&str, &str, &str, &str)| {
         serde_json::from_value(json!({"metadata": {}, "involvedObject": {}, "reason": reason, "message": message,

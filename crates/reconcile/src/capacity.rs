@@ -82,7 +82,7 @@ pub fn stock_outs(ctx: &Context<'_>, workload: &WorkloadView, at: Timestamp) -> 
         let refused =
             signals.scale_up_failed && stuck.is_some_and(|stuck| stuck.iter().any(|pod| pod.refused.is_some()));
         if !refused && !late.is_empty() {
-            // The patience for the other pod sets was not over.
+            // The patience was over only for the pod sets in `late`, so no other pod set of the Workload ran out of stock.
             return late.contains(&assignment.pod_set);
         }
         // A replica that has not asked about the pods cannot know which pod set lacked nodes.
@@ -93,7 +93,7 @@ pub fn stock_outs(ctx: &Context<'_>, workload: &WorkloadView, at: Timestamp) -> 
 }
 
 impl Context<'_> {
-    /// The time at which a Workload was evicted for lack of capacity, if the eviction happened between the two states.
+    /// The time at which a Workload was evicted for lack of capacity, if the eviction happened between the states `old` and `new` of the Workload.
     pub fn stock_out_between(&self, old: &WorkloadView, new: &WorkloadView) -> Option<Timestamp> {
         let evicted = find(&new.status.conditions, types::EVICTED).filter(|_| !old.is(types::EVICTED))?;
         let counts = match evicted.reason.as_str() {

@@ -40,7 +40,7 @@ pub struct Context<'a> {
     pub capacity: &'a CapacityFallback,
 }
 
-/// Facts for decisions that the view alone has.
+/// Facts for decisions that come from the view only.
 impl<'a> Context<'a> {
     /// Notes of control about a Workload.
     pub(crate) fn notes_of(&self, workload: &WorkloadView) -> &'a WorkloadNotes {
@@ -57,8 +57,8 @@ impl<'a> Context<'a> {
         self.view.manages(self.settings, namespace)
     }
 
-    /// Whether a namespace is being deleted. No object can be created in such a namespace, so control starts no job there, waits for no job, and stops running
-    /// jobs.
+    /// Whether a namespace is being deleted. No object can be created in a namespace that is being deleted, so control starts no job there, waits for no job,
+    /// and stops running jobs.
     pub(crate) fn is_ending(&self, namespace: &str) -> bool {
         self.view.is_ending(namespace)
     }
@@ -73,7 +73,7 @@ impl<'a> Context<'a> {
         self.view.job_of_odd(namespace, odd)
     }
 
-    /// The odd pods that run by the quota of a Workload, or beyond it.
+    /// The odd pods that were started by the quota of a Workload, whether the quota still covers them or not.
     pub(crate) fn odd_pods_of(self, workload: &'a WorkloadView) -> impl Iterator<Item = (&'a Name, &'a OddPod)> {
         self.view.odd_pods_of(workload)
     }

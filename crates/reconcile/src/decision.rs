@@ -85,7 +85,7 @@ fn merge_patch(manager: &'static str, patch: ObjectPatch) -> Write<Body> {
 pub enum Decision {
     /// No write or event is needed until an observation changes.
     Done,
-    /// Control decides about the object again at a time.
+    /// Control decides about the object again at a set time.
     Wait(Timestamp),
     /// Control decides about the object again when fewer Workloads are being created.
     WaitForCreations,
@@ -93,8 +93,8 @@ pub enum Decision {
     WaitFor(ObjectKey),
     /// A write or query is to be performed.
     Write(Box<Draft>),
-    /// An event for the user is to be published, once per text. After the event, control decides about the object again immediately, because the object may
-    /// need a write, too.
+    /// An event for the user is to be published, once per text. After a decision that publishes an event, control decides about the object again immediately,
+    /// because the object may need a write, too.
     Event(Box<Notice>),
 }
 

@@ -1,5 +1,5 @@
-//! The life of a job. The job gets one Workload, runs while the Workload is admitted, stops when the Workload is evicted, and ends together with the
-//! Workload. Each decision about a job gives at most one write, and its steps have the order of Kueue.
+//! The life of a job. A job gets one Workload, runs while the Workload is admitted, stops when the Workload is evicted, and ends together with the Workload.
+//! Each decision about a job gives at most one write, and its steps have the order of Kueue.
 //!
 //! `stop.rs` has the stop of a job, `parts.rs` the Jobs of a JobSet, `going.rs` a job that is being deleted, `moved.rs` a job that another client suspends,
 //! `kept.rs` a job that does not request quota through its Workload any more, and `owners.rs` a job that another object controls.
@@ -250,7 +250,7 @@ impl JobCase<'_> {
         if self.ctx.is_ending(&self.key.namespace) {
             return Decision::Done;
         }
-        // A large job that was read must not wait here, because its complete object would stay in memory.
+        // A large job that was read must not wait until fewer Workloads are being created, because its complete object would stay in memory.
         if self.ctx.in_flight.creations_full() && !self.job.is_large() {
             return Decision::WaitForCreations;
         }
@@ -313,7 +313,8 @@ impl JobCase<'_> {
     }
 
     /// The pods of the Workload's pod sets that will not run again. The job counts its ended pods relative to its own number of pods, which may be smaller
-    /// than the number in the Workload. As long as more pods are left than the job's own number of pods, all pods are needed.
+    /// than the number in the Workload. As long as the job has at least as many pods left as its own number of pods, none of the Workload's pods counts as
+    /// reclaimable.
     fn over(&self, workload: &WorkloadView) -> Vec<api::ReclaimablePod> {
         let runs = self.job.asked();
         let of = |pods: &api::ReclaimablePod| {
@@ -337,7 +338,8 @@ impl JobCase<'_> {
         let mut wanted = self.over(workload);
         let old = &workload.status.reclaimable_pods;
         if waits {
-            // The count of a pod set stays until another count is written, so the count of a pod set that is not counted any more is set to 0.
+            // The count of a pod set in `status.reclaimablePods` stays until another count is written, so the count of a pod set that is not counted any more
+            // is set to 0.
             let silent = old.iter().filter(|old| wanted.iter().all(|pods| pods.name != old.name));
             let none: Vec<_> = silent.map(|old| api::ReclaimablePod { name: old.name.clone(), count: 0 }).collect();
             wanted.extend(none);
@@ -416,8 +418,8 @@ impl JobCase<'_> {
         }
     }
 
-    /// Has the Workload follow its job. A pending Workload follows its job to another queue, other capacity tiers and fewer admission gates; a Workload with
-    /// quota follows its job only to another priority class and fewer gates.
+    /// Has the Workload follow its job. A pending Workload follows its job to another LocalQueue, other capacity tiers and fewer admission gates; a Workload
+    /// with quota follows its job only to another priority class and fewer gates.
     fn follow_queue(&self, workload: &WorkloadView) -> Decision {
         let prebuilt = self.job.prebuilt_workload.is_some();
         let wanted = self.ctx.wanted_priority(workload, self.classes());

@@ -2,7 +2,7 @@
 //!
 //! A decision is a function of a [`context::Context`] and an object: it reads the cache, the quota, the writes under way and the settings, changes none
 //! of them, and asks for at most one [`write::Task`]: a write with its precondition, or a query. [`decide::decide`] chooses the function by the kind of
-//! the object. The crate cannot name the controller, which calls it.
+//! the object. The crate `reconcile` cannot name the controller, because the controller calls this crate.
 //!
 //! Rooms: `state` holds the plans, the writes under way, the work queue and the reports, `notes` holds what is noted about each object, `observe` takes
 //! observations in. `job`, `workload`, `pod`, `pod_group`, `training_job`, `queues`, `policies` and `provisioning` decide about their objects;

@@ -6,7 +6,7 @@ pub type Labels = Vec<(&'static str, String)>;
 /// A change of a metric that the runtime drains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// An increment of a counter.
+    /// An increment of a metric's counter.
     Count {
         /// Name of the counter without `_total`.
         name: &'static str,
@@ -15,9 +15,9 @@ pub enum Measure {
         /// Amount by which the counter is incremented.
         by: u64,
     },
-    /// The removal of all series with these labels, because their object is gone.
+    /// The removal of all metric series with these labels, because their object is gone.
     Forget {
-        /// Labels of the series to remove.
+        /// Labels of the metric series to remove.
         labels: Labels,
     },
     /// A value for a histogram.
@@ -26,12 +26,12 @@ pub enum Measure {
         name: &'static str,
         /// Labels of the histogram.
         labels: Labels,
-        /// Value for the histogram: a duration in milliseconds.
+        /// Value of a duration for a metric's histogram, in milliseconds.
         millis: i64,
     },
 }
 
-/// The admission of a workload in a capacity tier, or its eviction from the tier before its end: names and numbers for the log.
+/// The admission of a workload in a capacity tier, or its eviction from the tier before it has finished: names and numbers for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierMove {
     /// Namespace of the Workload.
@@ -44,11 +44,11 @@ pub struct TierMove {
     pub tier: String,
     /// Names of the flavors of the tier that the Workload was given.
     pub flavors: String,
-    /// The step of the Workload: admission or eviction.
+    /// The step of the Workload that is logged: its admission in a capacity tier, or its eviction from the tier.
     pub what: TierStep,
 }
 
-/// Step of a Workload in a capacity tier.
+/// Step of a Workload in a capacity tier, for the log: its admission in the tier, or its eviction from the tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TierStep {
     /// The Workload was admitted.

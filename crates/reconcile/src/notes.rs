@@ -1,4 +1,5 @@
-//! Notes of control about objects, beside their observed state. Each object has one record, and removing the record forgets all notes about the object.
+//! Notes of control about objects, in addition to the objects' observed state. Each object has one record, and removing the record forgets all notes about the
+//! object.
 
 pub mod job;
 mod records;
@@ -34,7 +35,7 @@ impl Notes {
         &self.workloads
     }
 
-    /// Notes about Workloads, to be changed. The records keep the indexes beside them up to date with each change.
+    /// Notes about Workloads, as a mutable reference. The Workload records update their own indexes with each change.
     pub fn workloads_mut(&mut self) -> &mut WorkloadRecords {
         &mut self.workloads
     }
@@ -44,12 +45,12 @@ impl Notes {
         &self.jobs
     }
 
-    /// Notes about jobs, to be changed. The records keep the indexes beside them up to date with each change.
+    /// Notes about jobs, as a mutable reference. The job records update their own indexes with each change.
     pub fn jobs_mut(&mut self) -> &mut JobRecords {
         &mut self.jobs
     }
 
-    /// Takes a newer state of a Workload: forgets the notes that its eviction, its end or the loss of its quota makes void.
+    /// Handles a newer state of a Workload: forgets the notes that its eviction, its end or the loss of its quota makes void.
     pub fn note_workload(&mut self, new: &WorkloadView) {
         if let Some(owner) = new.owner.as_ref().filter(|_| new.is(types::EVICTED) || new.is_finished()) {
             self.jobs.change_known(&owner.uid, JobNotes::forget_starts);

@@ -1,7 +1,7 @@
 //! Usage of a job beyond the quota that the job's Workloads hold. Usage beyond quota comes from pods that are replaced while they end, from pods of a job that
-//! another client has started, and from Jobs and pods of a group for which no quota is held. The usage is found in the view, passed to the engine, and charged
-//! to the job's ClusterQueue until the pods are gone (`docs/departures/0063-usage-beyond-is-charged-to-its-queue.md`). No usage beyond quota is stored: a
-//! process that begins to lead finds the usage again.
+//! another client has started, and from Jobs and pods of a group for which no quota is held. Usage beyond quota is found in the view, passed to the engine, and
+//! charged to the job's ClusterQueue until the pods are gone (`docs/departures/0063-usage-beyond-is-charged-to-its-queue.md`). No usage beyond quota is stored:
+//! a process that begins to lead finds the usage again.
 
 mod jobs;
 pub(crate) mod known;
@@ -94,7 +94,8 @@ pub fn outlives(ctx: &Context<'_>, object: &ObjectKey) -> bool {
 }
 
 impl Context<'_> {
-    /// Whether the ClusterQueue of a Workload has room for the excess usage of the Workload's pods in a resource: the excess is charged to the queue already.
+    /// Whether the ClusterQueue of a Workload has room for the usage beyond quota of the Workload's pods in a resource: the usage is charged to the queue
+    /// already.
     pub(crate) fn has_room_for(&self, workload: &WorkloadView, resource: &str) -> bool {
         let known = workload
             .owner_key()

@@ -1,6 +1,7 @@
-//! The life of a managed pod. The pod waits behind its scheduling gate until its Workload is admitted, is deleted when the Workload is evicted, and is held
-//! by Berth's finalizer until its end is recorded. A pod outside a group has a Workload of its own, decided about here. A pod of a group shares the Workload
-//! of the group: `member.rs` decides about the pod, and `pod_group.rs` about the Workload. Each decision about a pod gives at most one write.
+//! The life of a managed pod. A managed pod waits behind its scheduling gate until its Workload is admitted, is deleted when the Workload is evicted, and is
+//! held by Berth's finalizer until its end is recorded. A managed pod outside a pod group has a Workload of its own, about which `pod.rs` decides. A pod of a
+//! group shares the Workload of the group; `member.rs` decides about the pod, and `pod_group.rs` about the Workload. Each decision about a pod gives at most
+//! one write.
 
 mod case;
 pub(crate) mod job_pods;
@@ -134,8 +135,8 @@ impl PodCase<'_> {
         !self.pod.gated && workload.is_some_and(|workload| workload.group.is_some() && workload.holds().is_some())
     }
 
-    /// Releases an ended pod that is not managed any more, because it names no queue now, or its namespace or pods as a kind are not managed. The deletion of
-    /// an unmanaged pod still waits for Berth's finalizer, which no other controller removes.
+    /// Releases an ended pod that is not managed any more, because it names no LocalQueue now, or its namespace or pods as a kind are not managed. The deletion
+    /// of an unmanaged pod still waits for Berth's finalizer, which no other controller removes.
     fn unmanaged(&self) -> Decision {
         let seen = self.ctx.view.namespaces().contains_key(&self.name.0);
         match seen && self.pod.held && self.pod.deleting() && self.pod.ended() {

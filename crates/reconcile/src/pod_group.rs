@@ -1,5 +1,5 @@
-//! A pod group has one Workload, starts as a whole or not at all, and ends when all its pods have ended. The figures of a pod group come from a tally, and
-//! its pods are iterated only to choose one pod. Decisions about a single pod that do not depend on other pods are in `pod/member.rs`.
+//! A pod group has one Workload, starts with all its pods or not at all, and ends when all its pods have ended. The figures of a pod group come from a tally,
+//! and its pods are iterated only to choose one pod. Decisions about a single pod that do not depend on other pods are in `pod/member.rs`.
 
 mod compose;
 mod empty;
@@ -205,13 +205,14 @@ impl<'a> PodGroupCase<'a> {
         }
         let (_, pod) = first.filter(|(_, pod)| pod.parent.as_deref() != Some(STATEFUL_SET_FRAMEWORK))?;
         let desired = DesiredFields::of_pod(pod, self.ctx.wanted_priority(workload, classes_of(pod)).ok());
-        // The Workload of a serving group outlives its pods, so the Workload does not take over the queue of a pod, as in Kueue.
+        // The Workload of a serving group outlives its pods, so the Workload does not take over the LocalQueue of a pod, as in Kueue.
         let queue = desired.queue.filter(|_| self.tally().serving == 0);
         Some(DesiredFields { queue, ..desired })
     }
 
-    /// Adds owner references to the Workload. Later pods become owners of the Workload, so that the Workload outlives the replaced pods. Controllers that
-    /// create pods again become owners of the Workload, so that the Workload outlives a time without pods. The Workload of a StatefulSet outlives all pods.
+    /// Adds owner references to the Workload. Pods that are created later become owners of the Workload, so that the Workload outlives the replaced pods.
+    /// Controllers that create pods again become owners of the Workload, so that the Workload outlives a time without pods. The Workload of a StatefulSet
+    /// outlives all pods.
     fn owners(&self, workload: &WorkloadView) -> Option<Decision> {
         let new = self.group.newcomers.iter().filter_map(|name| Some((&**name, self.pod(name)?)));
         let new = new.filter(|(_, pod)| pod.counts() && !workload.is_owned_by(&pod.uid));
@@ -240,7 +241,8 @@ impl<'a> PodGroupCase<'a> {
         Some(Decision::write(draft))
     }
 
-    /// The owner references of a Workload: `others`, the existing pods that own the Workload, and the `new` pods.
+    /// The owner references of a pod group's Workload: the references `others` to owners that are no pods, the existing pods that own the Workload, and the
+    /// `new` pods.
     fn references(&self, workload: &WorkloadView, others: Vec<Value>, new: &[(&str, &PodState)]) -> Vec<Value> {
         let known = workload.group.iter().flatten();
         let known = known.filter(|member| self.pod(&member.name).is_some_and(|pod| pod.uid == member.uid));
@@ -306,7 +308,7 @@ impl<'a> PodGroupCase<'a> {
         Some(self.member(&name)?.delete(event_reasons::EXCESS_POD_DELETED, "Excess pod deleted"))
     }
 
-    /// The case of a decision about one pod of the group.
+    /// The input of a decision about one pod of the group.
     fn member<'b>(&self, name: &'b Name) -> Option<crate::pod::PodCase<'b>>
     where
         'a: 'b,

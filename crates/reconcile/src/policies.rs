@@ -1,5 +1,5 @@
-//! QueuePolicies: the policies that a ClusterQueue follows. `rules` has their fields, read once, `labels` what they read in labels of jobs, and
-//! `limits` and `gpus` what a job may have at most.
+//! QueuePolicies: the policies that a ClusterQueue follows. The modules below `policies` read labels of jobs (`labels`), hold the limits on a job (`limits` and
+//! `gpus`), and write the QueuePolicy's status (`status`).
 
 mod gpus;
 mod labels;
@@ -43,7 +43,7 @@ impl<'a> Context<'a> {
         self.view.flavors_of(cluster_queue)
     }
 
-    /// Whether the tiers of a Workload's queue override selectors of capacity in the Workload's pods.
+    /// Whether the tier rules of a Workload's ClusterQueue override selectors of capacity in the Workload's pods.
     pub(crate) fn overrides_selectors(&self, workload: &WorkloadView) -> bool {
         let tiers = self.rules_for(workload).and_then(|rules| rules.tiers.as_ref());
         // The node selector of a pod that exists can only be narrowed.

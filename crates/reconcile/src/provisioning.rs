@@ -28,8 +28,8 @@ pub fn put_served(view: &mut View, work: &mut WorkQueue, served: bool) {
     }
 }
 
-/// Takes a ProvisioningRequestConfig that was observed or removed (`None`).
-/// Marks the admission checks that name the configuration, and the Workloads that wait for these checks.
+/// Handles a ProvisioningRequestConfig that was observed or removed (`None`). Marks for a decision the admission checks that name the
+/// ProvisioningRequestConfig, and the Workloads that wait for these checks.
 pub fn put_config(
     view: &mut View,
     work: &mut WorkQueue,
@@ -40,8 +40,8 @@ pub fn put_config(
     work.touch_provisioning(view, Some(name));
 }
 
-/// Takes a ProvisioningRequest that was observed or removed (`None`), and marks the objects that the request concerns.
-/// An observed state that is older than the known state is ignored.
+/// Handles a ProvisioningRequest that was observed or removed (`None`), and marks the objects that the request concerns. An observed state that is older than
+/// the known state is ignored.
 pub fn put_request(
     view: &mut View,
     in_flight: &mut InFlightWrites,
@@ -55,8 +55,8 @@ pub fn put_request(
     put_made(view, in_flight, work, &object_key, (old, new), |view| view.put_provisioning_request(name, object));
 }
 
-/// Takes a PodTemplate that was observed or removed (`None`), and marks the objects that the PodTemplate concerns.
-/// An observed state that is older than the known state is ignored.
+/// Handles a PodTemplate that was observed or removed (`None`), and marks the objects that the PodTemplate concerns. An observed state that is older than the
+/// known state is ignored.
 pub fn put_template(
     view: &mut View,
     in_flight: &mut InFlightWrites,
@@ -70,7 +70,7 @@ pub fn put_template(
     put_made(view, in_flight, work, &object_key, (old, new), |view| view.put_pod_template(name, object));
 }
 
-/// Records a state of an object that an admission check has made, or the object's absence: `store` writes the state to the view.
+/// Records a new state of a ProvisioningRequest or PodTemplate, or its absence; the argument `store` writes the state to the view.
 fn put_made(
     view: &mut View,
     in_flight: &mut InFlightWrites,

@@ -29,7 +29,8 @@ use crate::workload::columns;
 use crate::workload::status::set_in;
 use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, SCHEDULER};
 
-/// The greatest number of flavors in a status: as many as a spec may have, without flavors of which the queue has no more quota.
+/// The greatest number of flavors that the status of a queue lists, which is as many as a ClusterQueue spec may have; further flavors, of which the queue has
+/// no quota any more, are left out.
 const MOST_FLAVORS: usize = 64;
 
 /// The usage of each flavor and resource.
@@ -53,7 +54,7 @@ pub(crate) fn finalizer(ctx: &Context<'_>, key: &ObjectKey) -> Decision {
                 let users = naming_check(ctx, &key.name);
                 let is_reported = check.asks_autoscaler();
                 match held(key, &holder, || !users.is_empty()) {
-                    // A check that Berth answers itself reports the waiting deletion in its condition.
+                    // An AdmissionCheck that Berth answers itself reports the waiting deletion in its condition `Active`.
                     Decision::Done if check.deleting && !is_reported && !users.is_empty() => {
                         waits_for(ctx, key, &check.uid, &users)
                     }
@@ -102,7 +103,8 @@ pub(crate) fn listed(queues: &[&str]) -> String {
     format!("ClusterQueue{} {first}{rest}", if queues.len() == 1 { "" } else { "s" })
 }
 
-/// Sends one event about the ClusterQueues for which a deletion waits. Workloads that hold quota are not named.
+/// Sends one event about the ClusterQueues, or about Workloads with quota, for which the deletion of an object waits. The event about a waiting deletion does
+/// not name Workloads that hold quota.
 fn waits_for(ctx: &Context<'_>, key: &ObjectKey, uid: &str, queues: &[&str]) -> Decision {
     let text = if queues.is_empty() {
         "The deletion waits for workloads that hold quota of it".to_owned()
@@ -181,7 +183,7 @@ pub(crate) fn faults(ctx: &Context<'_>, key: &ObjectKey) -> Decision {
     }
 }
 
-/// The status write of a queue; `None` if the status has not changed.
+/// The status write of a ClusterQueue, LocalQueue, Cohort or QueuePolicy; `None` if the status has not changed.
 pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<Draft> {
     match key.kind {
         Kind::ClusterQueue => cluster_queue(ctx, key, now),
@@ -192,7 +194,7 @@ pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Opti
     }
 }
 
-/// The weighted share of a queue or cohort in its parent; `None` without fair sharing.
+/// The weighted share of a ClusterQueue or Cohort in its parent; `None` without fair sharing.
 fn fair_share(ctx: &Context<'_>, name: &str, is_queue: bool) -> Option<api::FairSharingStatus> {
     ctx.settings.engine.fair_sharing.as_ref()?;
     let share = ctx.quota.world().share(name, is_queue, &BTreeMap::new())?;
@@ -281,7 +283,7 @@ fn cluster_queue(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<D
         let groups = by_flavor(&figures.reservation, cell).into_iter();
         groups.map(|(name, resources)| api::FlavorUsage { name, resources }).collect()
     };
-    // Usage beyond quota counts as used, and is borrowed from no queue.
+    // Usage beyond quota counts as used, and is borrowed from no other ClusterQueue.
     let beyond = ctx.quota.world().beyond(&key.name);
     let beyond = |reserved: &engine::CellUsage| {
         let is_same = |at: &engine::FlavorResource| at.flavor == reserved.flavor && at.resource == reserved.resource;
@@ -306,8 +308,8 @@ fn cluster_queue(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Option<D
     if new == old {
         return None;
     }
-    // The column follows from the figures and the spec, and is never the only change of a write, because the API server does not store the column if Kueue's
-    // definition is installed.
+    // The field `status.berthUsed` of a ClusterQueue follows from the usage and the spec, and is never the only change of a write, because the API server does
+    // not store the field if Kueue's definition is installed.
     new.berth_used = columns::used(&ctx.settings.accelerators, &object.spec, &figures.reservation);
     let mut status = explicit(&new);
     if let Some(map) = status.as_object_mut() {
@@ -322,7 +324,7 @@ fn count(value: u32) -> Option<i32> {
     i32::try_from(value).ok()
 }
 
-/// The result of `cell` for each cell, grouped by flavor in the order of the cells.
+/// The results of the function `cell` for each flavor and resource with usage, grouped by flavor in the order of `cells`.
 fn by_flavor<R>(cells: &[engine::CellUsage], cell: impl Fn(&engine::CellUsage) -> R) -> Vec<(String, Vec<R>)> {
     let mut flavors: Vec<(String, Vec<R>)> = Vec::new();
     for usage in cells {

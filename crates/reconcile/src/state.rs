@@ -1,5 +1,5 @@
-//! The state of the controller beside the cache, the writes under way and the work queue; each part of the state has one owner. When an object is gone,
-//! one call to each owner forgets the object.
+//! The state of the controller in addition to the view, the writes under way and the work queue; each part of the state has one type that owns it. When an
+//! object is gone from the cluster, each owner of state forgets the object by one call.
 
 pub mod in_flight;
 pub(crate) mod plan_notes;
@@ -36,13 +36,14 @@ use crate::write::{Notice, ObjectKey, Term};
 pub struct Session {
     /// The leadership term of this process; `None` if the process does not lead.
     term: Option<Term>,
-    /// Creation time from which pods without the label of managed pods are counted; older such pods are left alone, and with `None` all such pods are.
+    /// Creation time from which pods without the label of managed pods are counted; pods without the label that are older are ignored, and with `None` all pods
+    /// without the label are.
     pods_counted_since: Option<Timestamp>,
     /// True offline, if only the decisions of scheduling cycles are wanted: lists of admission checks stay as they are, and no Workload is admitted by the
     /// states of its checks.
     schedules_only: bool,
-    /// True offline, where no API server has the objects. Offline, statuses and reasons are written at once, because no server has to be spared. Offline, the
-    /// caller decides about evicted jobs, because no job controller would stop them.
+    /// True offline, where no API server has the objects. If the process is offline, statuses and reasons are written at once, because no server has to be
+    /// spared. Offline, the caller decides about evicted jobs, because no job controller would stop them.
     is_offline: bool,
 }
 
@@ -63,7 +64,7 @@ pub struct Quota {
     plan: bool,
 }
 
-/// Reports to users and operators: statuses, reasons, events and measures that are due, and the last reported values.
+/// Reports to users and operators: statuses, reasons, events and metric changes that are due, and the last reported values.
 #[derive(Debug)]
 pub struct Reports {
     /// Times at which the statuses of queues are due.
@@ -72,7 +73,7 @@ pub struct Reports {
     reason_limiter: ReasonLimiter,
     /// Events about jobs that are still to be sent.
     job_events: JobEvents,
-    /// Measures that the caller has not taken yet.
+    /// Metric changes that the caller has not taken yet.
     measures: Vec<Measure>,
     /// Removed objects whose metrics are to be dropped.
     gone: Gone,
@@ -105,12 +106,13 @@ impl Quota {
         &self.world
     }
 
-    /// The engine's world, for plans and for queries that use its working memory. The world keeps its own accounting, and [`Self::apply`] passes changes on.
+    /// The engine's world, for plans and for queries that use its working memory. The engine's world keeps its accounting up to date itself, and
+    /// [`Self::apply`] passes changes to the engine.
     pub fn world_mut(&mut self) -> &mut World {
         &mut self.world
     }
 
-    /// Shapes of pod sets, to be changed. The shapes count their own users, and nothing else of the quota depends on the shapes.
+    /// Shapes of pod sets, as a mutable reference. `Shapes` counts its own users, and no other part of `Quota` depends on the shapes.
     pub fn shapes_mut(&mut self) -> &mut Shapes {
         &mut self.shapes
     }
@@ -120,7 +122,7 @@ impl Quota {
         &self.plans
     }
 
-    /// State that concerns all plans, to be changed. The plans have private fields, and nothing else of the quota follows a change of the plans.
+    /// State that concerns all plans, as a mutable reference. `Plans` has private fields, and no other part of `Quota` follows a change of the plans.
     pub fn plans_mut(&mut self) -> &mut Plans {
         &mut self.plans
     }
@@ -130,7 +132,8 @@ impl Quota {
         &self.trials
     }
 
-    /// Begins the trials of newly observed pods, and forgets the trials of pods that are gone. The result has the times at which the new trials end.
+    /// Begins the trials of newly observed pods, and forgets the trials of pods that are gone. The result of `begin_trials` has the times at which the new
+    /// trials end.
     pub fn begin_trials(&mut self, tried: Vec<(Name, Box<str>)>, now: Timestamp) -> Vec<(Name, Timestamp)> {
         self.trials.begin(tried, now)
     }
@@ -145,14 +148,14 @@ impl Quota {
         &self.overruns
     }
 
-    /// Usage beyond quota, by job, to be changed. Each change of this usage is noted here first; the caller passes the resulting charge to the engine with
-    /// [`Self::apply`].
+    /// Usage beyond quota, by job, as a mutable reference. Each change of the usage beyond quota is noted in `Overruns` first; the caller passes the resulting
+    /// charge to the engine with [`Self::apply`].
     pub fn overruns_mut(&mut self) -> &mut Overruns {
         &mut self.overruns
     }
 
-    /// Asks the engine again whether the queues that are charged for usage beyond quota have room, and returns the objects whose answer has changed. The cost
-    /// is proportional to all usage beyond quota, which is nearly always empty.
+    /// Asks the engine again whether the ClusterQueues that are charged for usage beyond quota have room, and returns the objects whose answer has changed. The
+    /// cost of asking for room is proportional to all usage beyond quota, and nearly always no job has such usage.
     pub fn look_for_room(&mut self) -> Vec<ObjectKey> {
         self.overruns.look_for_room(&self.world)
     }
@@ -249,8 +252,8 @@ impl Reports {
         }
     }
 
-    /// The times at which the statuses of queues are due, to be changed. The schedule has private fields, and nothing else of the reports follows a change of
-    /// the schedule.
+    /// The times at which the statuses of queues are due, as a mutable reference. `QueueSchedule` has private fields, and no other part of `Reports` follows a
+    /// change of the schedule.
     pub fn schedule_mut(&mut self) -> &mut QueueSchedule {
         &mut self.schedule
     }
@@ -260,8 +263,8 @@ impl Reports {
         &self.reason_limiter
     }
 
-    /// The limit of the rate at which reasons of pending Workloads are written, to be changed. The limit has private fields, and nothing else of the reports
-    /// follows a change of the limit.
+    /// The limit of the rate at which reasons of pending Workloads are written, as a mutable reference. `ReasonLimiter` has private fields, and no other part
+    /// of `Reports` follows a change of the limit.
     pub fn reason_limiter_mut(&mut self) -> &mut ReasonLimiter {
         &mut self.reason_limiter
     }
@@ -282,7 +285,7 @@ impl Reports {
         self.notices.extend(notices);
     }
 
-    /// Takes the events that are to be published.
+    /// Removes and returns the events that are to be published.
     pub fn drain_notices(&mut self) -> impl Iterator<Item = Notice> {
         self.notices.drain(..)
     }
@@ -307,17 +310,18 @@ impl Reports {
         self.sent_events.remove(object);
     }
 
-    /// Adds a measure for the next caller of [`Self::drain_measures`].
+    /// Adds a metric change for the next caller of [`Self::drain_measures`].
     pub fn add_measure(&mut self, measure: Measure) {
         self.measures.push(measure);
     }
 
-    /// Adds measures for the next caller of [`Self::drain_measures`].
+    /// Adds metric changes for the next caller of [`Self::drain_measures`].
     pub fn add_measures(&mut self, measures: impl IntoIterator<Item = Measure>) {
         self.measures.extend(measures);
     }
 
-    /// Takes the measures since the last call, after the removals of the metric series of removed objects. The measures of a removed object are left out.
+    /// Removes and returns the metric changes since the last call of `drain_measures`, after the removals of the metric series of removed objects. The metric
+    /// changes of a removed object are left out.
     pub fn drain_measures(&mut self, view: &View) -> Vec<Measure> {
         let (gone, happened) = (std::mem::take(&mut self.gone), std::mem::take(&mut self.measures));
         gone.before(view, happened)

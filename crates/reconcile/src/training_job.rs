@@ -1,6 +1,6 @@
 //! Life of a TrainingJob: the TrainingJob gets one Workload, its children are created when the Workload is admitted and deleted when it is evicted, and the end
-//! of the children ends the TrainingJob. Each decision asks for one write. `start` starts a TrainingJob, `stop` stops it, `altered` handles Jobs that another
-//! client has changed, and `status` computes the status.
+//! of the children ends the TrainingJob. Each decision about a TrainingJob asks for at most one write. `start` starts a TrainingJob, `stop` stops it, `altered`
+//! handles Jobs that another client has changed, and `status` computes the status.
 
 mod altered;
 mod case;
@@ -144,8 +144,8 @@ impl<'a> TrainingCase<'a> {
         self.states_under(self.ctx.view.slice_of(&self.view.uid))
     }
 
-    /// States of all roles under the given Workload of the job. A failure that does not belong to the run of that Workload is ignored, and a recorded end
-    /// counts.
+    /// States of all roles under the given Workload of the job. A failure of a role that does not belong to the run of that Workload is ignored, and an end of
+    /// the TrainingJob that is recorded on the Workload counts.
     fn states_under(&self, workload: Option<&WorkloadView>) -> BTreeMap<String, RoleState> {
         let apart = workload.and_then(|workload| self.taken_apart_since(workload));
         let begun = workload.and_then(jobs_since);
@@ -154,7 +154,7 @@ impl<'a> TrainingCase<'a> {
         let state = |role: String| {
             let job = self.child(&role);
             let mut state = job.and_then(|job| Some(job.role.as_deref()?.clone())).unwrap_or_default();
-            // The remaining Jobs fail because their peers were deleted; that failure is ignored.
+            // The remaining Jobs of the TrainingJob fail because their peers were deleted, and their failure is ignored.
             let for_want = apart.is_some_and(|since| !failed_before(&state, since));
             // A finalizer may keep a Job of the previous run, or of a restart before the last restart.
             let of_old = job.is_some_and(|job| job.deleting && begun.is_some_and(|begun| was_made_before(job, begun)));
@@ -162,7 +162,8 @@ impl<'a> TrainingCase<'a> {
                 state.finish = state.finish.take().filter(|finish| finish.success);
             }
             if let Some(end) = noted {
-                // The Job that decided the recorded end may be deleted by now. The other Jobs' results do not end the TrainingJob.
+                // The Job that decided the recorded end of the TrainingJob may be deleted by now. If an end of the TrainingJob is recorded, the results of Jobs
+                // of other roles do not end the TrainingJob.
                 state.finish = (role == end.role).then(|| end.of_role());
             }
             (role, state)
@@ -339,7 +340,7 @@ impl<'a> TrainingCase<'a> {
             find(conditions, types::REQUEUED).filter(|condition| condition.status == "False")
         };
         if left.is_some_and(|condition| condition.reason.starts_with(reasons::DEACTIVATED)) {
-            // The TrainingJob was just resumed, and is not in its queue again yet.
+            // The TrainingJob was just resumed, and its Workload does not wait in its ClusterQueue again yet.
             return None;
         }
         let status_write = &self.view.status.conditions;
@@ -368,7 +369,7 @@ impl<'a> TrainingCase<'a> {
         Decision::write(draft)
     }
 
-    /// Updates the Workload to its TrainingJob: pods, queue, priority and longest execution time without quota, and only the priority with quota.
+    /// Updates the Workload to its TrainingJob: pods, LocalQueue, priority and longest execution time without quota, and only the priority with quota.
     fn follow(&self, workload: &WorkloadView) -> Option<Decision> {
         let facts = &self.view.facts;
         let annotations = &self.view.own_annotations;
@@ -445,7 +446,8 @@ impl<'a> TrainingCase<'a> {
         self.probe(workload).filter(|_| gone && workload.reserved())
     }
 
-    /// Ends the TrainingJob together with its Workload. While pods still run, the end is noted first: the Job that shows the end may be deleted meanwhile.
+    /// Ends the TrainingJob together with its Workload. While pods still run, the end of the TrainingJob is noted on its Workload first, because the Job that
+    /// shows the end may be deleted meanwhile.
     fn finish(&self, workload: &WorkloadView, end: &TrainingEnd) -> Decision {
         if let Some(decision) = self.clear(workload) {
             let note = || {
@@ -464,7 +466,7 @@ impl<'a> TrainingCase<'a> {
     }
 }
 
-/// The end of a Workload's TrainingJob, if the end was noted.
+/// The end of a Workload's TrainingJob (role, success and message), if the end was noted on the Workload.
 fn noted_end(workload: &WorkloadView) -> Option<&TrainingEnd> {
     workload.rare.as_ref()?.end.as_ref()
 }

@@ -164,7 +164,7 @@ fn reserve(ctx: &Context<'_>, workload: &WorkloadView, plan: &engine::Admission,
 fn inactive(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     let target = find_true(&workload.status.conditions, types::DEACTIVATION_TARGET);
     if workload.active {
-        // The condition `DeactivationTarget` requests a deactivation: `spec.active` follows.
+        // The condition `DeactivationTarget` requests a deactivation of the Workload: `spec.active` follows.
         return Decision::write(object_write(workload, Purpose::Deactivate, |patch| patch.active(false)));
     }
     let evicted = find_true(&workload.status.conditions, types::EVICTED);
@@ -180,13 +180,14 @@ fn inactive(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decis
         None => (String::new(), "The workload is deactivated".to_owned()),
     };
     if workload.reserved() {
-        // Together with its condition `DeactivationTarget` the workload loses the request to deactivate it: an owner may reactivate the workload before its
-        // pods have ended.
+        // The eviction of a deactivated workload removes the condition `DeactivationTarget`, which requests the deactivation: an owner may reactivate the
+        // workload before its pods have ended.
         return Decision::write(writes::evict_and(workload, now, (reasons::DEACTIVATED, &cause), &message, |edit| {
             edit.forget_deactivation()
         }));
     }
-    // A waiting workload has nothing to stop: its status says at once why the workload waits. The workload loses no quota, so there is no event, as in Kueue.
+    // A waiting workload has nothing to stop: its status says at once why the workload waits. If a workload without quota is deactivated or stopped, the
+    // workload loses no quota, so there is no event, as in Kueue.
     Decision::write(status_write(workload, Purpose::Evict, now, |edit| {
         edit.evict(reasons::DEACTIVATED, &cause, &message);
         edit.pending(reasons::DEACTIVATED, &message);
@@ -209,7 +210,7 @@ fn holding(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decisi
         return decided;
     }
     let admitted = since(&workload.status.conditions, types::ADMITTED, "True");
-    // Only an eviction resets failed checks: without an eviction the failed checks would keep the workload out of its queue.
+    // Only an eviction resets failed admission checks: without an eviction the failed checks would keep the workload from being tried again.
     let only_reserved =
         admitted.is_none() && !berth_cache::admission_checks::have_failed(&workload.status.admission_checks);
     if let Some(decision) = unfit(workload, only_reserved, now) {

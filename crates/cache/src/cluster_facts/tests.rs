@@ -176,8 +176,8 @@ fn labelled(part: &str) -> ObjectMeta {
     .expect("metadata")
 }
 
-/// The controller of a JobSet without a queue starts each Job with the label of a part. Berth stops a JobSet with a queue together with its Jobs, so that a Job
-/// that has only the label waits for quota of its own.
+/// The controller of a JobSet that names no LocalQueue starts each Job with the label of a part. Berth stops a JobSet that names a LocalQueue together with its
+/// Jobs, so that a Job that has only the label waits for quota of its own.
 #[test]
 fn job_set_governs_jobs_by_label_only_if_unmanaged() {
     let owner = controller("jobset.x-k8s.io/v1alpha2", "JobSet", "set", "u");

@@ -1,4 +1,4 @@
-//! Translation of required node affinity into the engine's type. Illegal terms get the messages of Kubernetes, as in Kueue.
+//! Translation of required node affinity into the engine's type. Illegal terms of a node affinity get the messages of Kubernetes, as in Kueue.
 
 use berth_api::json::to_text;
 use berth_api::validation::label_value;

@@ -4,7 +4,8 @@ use std::fmt;
 
 use berth_quantity::ParseError;
 
-/// Reason why the spec of a ClusterQueue or Cohort, or a label selector, cannot be translated. Its text begins with the path of the field.
+/// Reason why the spec of a ClusterQueue or Cohort, or a label selector, cannot be translated. The text of a `SpecError` begins with the path of the faulty
+/// field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpecError {
     /// A quota cannot be read.
@@ -18,7 +19,7 @@ pub enum SpecError {
     Operator {
         /// Label of the requirement.
         key: String,
-        /// Operator of the requirement.
+        /// The unknown operator of a label selector's requirement.
         operator: String,
     },
 }

@@ -13,14 +13,16 @@ pub struct Pods<'a> {
     pub all: i64,
     /// Number of pods that may still run.
     pub runs: i64,
-    /// True if some pods run again, and may not be among the pods for which quota was given.
+    /// True if some pods of the pod set run again after their quota was given back as that of reclaimable pods, so that more pods may run than the admission
+    /// counts.
     pub again: bool,
     /// Requests of each pod; `None` if the requests cannot be read.
     pub requests: Option<&'a BTreeMap<String, Amount>>,
 }
 
 /// The reservation in a Workload's status, in the engine's type. An amount that is negative or cannot be read is replaced by the requests of the pods, and by
-/// the largest amount if the requests cannot be read either. `pods` gives the pods of a pod set: quota for more pods than may still run is given back.
+/// the largest amount if the requests cannot be read either. The argument `pods` returns the pods of a pod set by its name: the reservation does not include
+/// quota of pods that will not run again.
 pub fn reservation<'a>(
     admission: &api::Admission,
     pods: impl Fn(&str) -> Option<Pods<'a>>,
@@ -57,8 +59,9 @@ pub fn reservation<'a>(
     engine::Reservation { cluster_queue, pod_sets, at, saved, admitted, evicted, kept, surplus }
 }
 
-/// Usage of `count` pods if `given` pods use `total`; `count` is larger if some pods run again. Each pod uses an equal share, and validation refuses an amount
-/// that the pods cannot share equally. If such an amount was stored all the same, its remainder is dropped, as in Kueue.
+/// Usage of `count` pods if `given` pods use `total`; `count` is larger if some pods run again. Each pod uses an equal share of its pod set's `resourceUsage`,
+/// and validation refuses an amount that the pods cannot share equally. If a stored `resourceUsage` cannot be shared equally by the pods all the same, its
+/// remainder is dropped, as in Kueue.
 fn share_of(total: i64, given: i64, count: i64) -> i64 {
     if count == given || given <= 0 {
         return total;
@@ -96,7 +99,7 @@ mod tests {
         };
         assert_eq!(used("6", 3), [6_000, 3 * GI]);
         assert_eq!(used("6", 2), [4_000, 2 * GI]);
-        // Validation refuses an amount that three pods cannot share equally: the remainder is dropped.
+        // The remainder of a stored `resourceUsage` that three pods cannot share equally is dropped, although validation refuses such an amount.
         assert_eq!(used("10", 2), [6_666, 2 * GI]);
         assert_eq!(used("10", 0), [0, 0]);
         let again =

@@ -1,5 +1,5 @@
-//! Changes of the observed objects: Workloads, jobs, TrainingJobs, pods, and the objects of admission checks. A change of an object and of the indexes beside
-//! the object is one method.
+//! Changes of the observed Workloads, jobs, TrainingJobs and pods, and of the objects of admission checks. Each method changes an object in the view together
+//! with the indexes of the object.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,8 @@ impl View {
     /// Stores a Workload in place of its older state; returns the older state.
     pub fn put_workload(&mut self, mut new: Box<WorkloadView>) -> Option<Box<WorkloadView>> {
         new.takes_class_value = self.workloads.by_uid(&new.uid).is_some_and(|known| known.takes_class_value);
-        // A Workload that has taken over the value no longer follows its class: a later edit of its priority stays.
+        // A Workload that has taken over the new value of its priority class does not follow the class any longer, so that a later edit of the Workload's
+        // priority stays.
         new.takes_class_value = self.new_value(&new).is_some();
         let job = new.job().filter(|_| new.is_finished());
         let old = self.workloads.put(new);
@@ -64,8 +65,8 @@ impl View {
         }
     }
 
-    /// Gives the Workloads of one shape another shape, because the facts on which their requests depend have changed. Returns the names of these Workloads in
-    /// their order.
+    /// Gives the Workloads of one shape another shape, because the LimitRanges or RuntimeClasses on which their requests depend have changed. The result of
+    /// `reshape_workloads` has the names of the Workloads that got the other shape.
     pub(crate) fn reshape_workloads(&mut self, old: &Arc<Shape>, new: &Arc<Shape>) -> Vec<Name> {
         let with_shape = self.workloads.values_mut().filter(|workload| Arc::ptr_eq(&workload.shape, old));
         let mut names: Vec<Name> = with_shape
@@ -79,7 +80,8 @@ impl View {
         names
     }
 
-    /// Sets the current value of a class in the Workloads of the class (of every class for `None`). Returns the Workloads that have changed.
+    /// Marks the unfinished Workloads of a WorkloadPriorityClass (of every class for `None`) whose priority differs from the value of the class, so that they
+    /// take over the value. The result of `reprice` has the names of the Workloads that are to take over the value of their priority class.
     pub fn reprice(&mut self, class: Option<&str>) -> Vec<Name> {
         let values = &self.workload_priorities;
         let value_of = |named: &api::PriorityClassRef| {
@@ -133,13 +135,13 @@ impl View {
         self.training.note_counted(name, counted)
     }
 
-    /// The managed pods, to be changed. The book has private fields, and each of its methods keeps the groups of pods up to date, so that the view adds nothing
-    /// to a change.
+    /// The managed pods, as a mutable reference. Each method of `PodIndex` keeps the groups of pods up to date itself, so that the view adds nothing to a
+    /// change of the managed pods.
     pub fn pods_mut(&mut self) -> &mut PodIndex {
         &mut self.pods
     }
 
-    /// Takes the owners that the Workload of a pod group names now: its pods among them are no newcomers any more.
+    /// Handles the owners that the Workload of a pod group names now: its pods among them are no newcomers any more.
     pub fn note_group_owners(&mut self, group: &Name) {
         if let Some(workload) = self.workloads.get(group) {
             self.pods.note_owners(group, |pod| workload.is_owned_by(&pod.uid));
@@ -154,7 +156,8 @@ impl View {
         }
     }
 
-    /// The odd pods, to be changed. No index beside the map depends on the state of an odd pod, so that the view adds nothing to a change.
+    /// The odd pods, as a mutable reference. No index of the view depends on the state of an odd pod, so that the view adds nothing to a change of the odd
+    /// pods.
     pub fn odd_pods_mut(&mut self) -> &mut OddPods {
         &mut self.odd_pods
     }

@@ -1,4 +1,5 @@
-//! Changes of the observed rules: queues, flavors, policies, checks, classes and namespaces, and the facts on which the requests of pods depend.
+//! Changes of the observed rules: queues, flavors, QueuePolicies, admission checks, priority classes and namespaces, and the facts on which the requests of
+//! pods depend.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +16,10 @@ use crate::policy_merge;
 use crate::policy_rules::Policy;
 use crate::view::View;
 
-/// The labels of an object that has none.
+/// Empty labels, for an object without labels.
 static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
 
-/// Stores a value in place of the older value of a name, and returns the older value. A known name is not copied.
+/// Stores a value in place of the older value of a name, and returns the older value. The name is not copied if the map has a value for it.
 fn replace<V>(map: &mut BTreeMap<String, V>, name: &str, value: V) -> Option<V> {
     match map.get_mut(name) {
         Some(known) => Some(std::mem::replace(known, value)),
@@ -83,8 +84,8 @@ impl View {
         self.checks.remove(name)
     }
 
-    /// Records a policy that was observed, or its deletion. Returns the ClusterQueues that the policy claims now or claimed before; `None` if nothing but the
-    /// policy's status has changed.
+    /// Records a policy that was observed, or its deletion. The result of `put_policy` has the ClusterQueues that the QueuePolicy claims now or claimed before;
+    /// `None` if nothing but the policy's status has changed.
     pub fn put_policy(&mut self, name: &str, object: Option<Box<QueuePolicy>>) -> Option<Vec<String>> {
         let old = match (self.policies.get_mut(name), object) {
             (Some(known), Some(object)) if same_intent(&known.object.metadata, &object.metadata) => {
@@ -102,8 +103,8 @@ impl View {
         Some(claimed.map(|(queue, _)| queue.clone()).collect())
     }
 
-    /// Finds the rules that a ClusterQueue with the given labels follows. Returns the policies that claim the queue now or claimed it before; `None` if the
-    /// rules have not changed.
+    /// Finds the rules that a ClusterQueue with the given labels follows. The result of `claim` has the QueuePolicies that claim the ClusterQueue now or
+    /// claimed it before; `None` if the rules of the queue have not changed.
     pub fn claim(&mut self, queue: &str, labels: Option<&BTreeMap<String, String>>) -> Option<Vec<Arc<str>>> {
         let labels = labels.unwrap_or(&NO_LABELS);
         let claiming = self.policies.values().filter(|policy| policy.claims(queue, labels));
@@ -119,7 +120,7 @@ impl View {
         Some(claims.into_iter().flatten().flat_map(|claim| claim.of.iter().cloned()).collect())
     }
 
-    /// Stores a store of checkpoints in place of its older state; `None` removes the store.
+    /// Stores the spec of a CheckpointStore in place of its older state; `None` removes the CheckpointStore.
     pub fn put_store(&mut self, name: &str, store: Option<Arc<api::berth::CheckpointStoreSpec>>) {
         match store {
             Some(store) => replace(&mut self.stores, name, store),
@@ -127,8 +128,8 @@ impl View {
         };
     }
 
-    /// Records the value of a WorkloadPriorityClass, or its deletion. Returns the Workloads that have to take over the value; an unchanged value is not taken
-    /// over.
+    /// Records the value of a WorkloadPriorityClass, or its deletion. The result of `put_workload_priority` has the Workloads that have to take over the value;
+    /// no Workload takes over an unchanged value.
     pub fn put_workload_priority(&mut self, name: &str, value: Option<i32>) -> Vec<Name> {
         let old = match value {
             Some(value) => self.workload_priorities.insert(name.to_owned(), value),
@@ -145,8 +146,8 @@ impl View {
         };
     }
 
-    /// Records the labels of a namespace, and whether the namespace is being deleted. The result is true if the labels have changed, or if the namespace has
-    /// begun to be deleted.
+    /// Records the labels of a namespace, and whether the namespace is being deleted. The result of `put_namespace` is true if the labels of the namespace have
+    /// changed, or if the namespace has begun to be deleted.
     pub fn put_namespace(&mut self, name: &str, labels: BTreeMap<String, String>, is_ending: bool) -> bool {
         let ends = is_ending && self.ending.insert(name.to_owned());
         if !is_ending {

@@ -26,12 +26,13 @@ use crate::notes::workload::WorkloadMark;
 use crate::notes::{JobRecords, WorkloadRecords};
 use crate::workload::status::{find_true, since};
 
-/// The pause between two searches for Workloads that could move back to a better tier, in milliseconds.
+/// The pause in milliseconds between two searches for Workloads that could move back to a better tier.
 const LOOK_MS: i64 = 5_000;
-/// The longest time in milliseconds for a chosen Workload to stop: after this time, a Workload whose pods hang on a lost node delays no other Workload.
+/// The longest time in milliseconds for a Workload that was chosen to move back to stop: after this time, a Workload whose pods hang on a lost node delays no
+/// other Workload.
 const STOP_MS: i64 = 600_000;
-/// The time in milliseconds after its choice, and after the release of its quota, after which a chosen Workload will no longer get the capacity that was free
-/// for it.
+/// The time in milliseconds within which a Workload that was chosen to move back has to be evicted after its choice, and admitted again after the release of
+/// its quota; afterwards the capacity that was free for it counts as lost.
 const ARRIVAL_MS: i64 = 60_000;
 
 /// The state of the capacity fallback that is not in objects.
@@ -75,7 +76,8 @@ impl CapacityFallback {
         self.reclaims.put(name, node, taints)
     }
 
-    /// Records the answer about the pods of a node: the Workloads that have pods on the node lose their capacity there. Returns the names of these Workloads.
+    /// Records the answer about the pods of a node: the Workloads that have pods on the node lose their capacity there. The result of `note_pods_on_node` has
+    /// the names of the Workloads that lose capacity.
     pub fn note_pods_on_node(
         &mut self,
         workloads: &mut WorkloadRecords,
@@ -91,7 +93,7 @@ impl CapacityFallback {
         self.moves.extend(moves);
     }
 
-    /// Takes the changes of capacity tier that are to be logged.
+    /// Removes and returns the changes of capacity tier that are to be logged.
     pub fn drain_moves(&mut self) -> impl Iterator<Item = TierMove> {
         self.moves.drain(..)
     }
@@ -109,7 +111,7 @@ impl CapacityFallback {
         self.next_promotion
     }
 
-    /// Records the state of a job's pods. True if all pods have just become ready, and there are stock-outs that the ready pods may end.
+    /// Records the state of a job's pods. True if all pods of the job have just become ready, and there are stock-outs that the ready pods may end.
     pub fn note_pods(&self, jobs: &mut JobRecords, job: &JobState, before: Option<WantedPods>, now: Timestamp) -> bool {
         let pods = WantedPods::of(job);
         let had = before == Some(WantedPods::Ready);
@@ -147,8 +149,8 @@ impl CapacityFallback {
         news
     }
 
-    /// Whether a search for Workloads that could move back to a better tier is due. If a search is due, chosen Workloads that have arrived, or that will not
-    /// arrive, are forgotten.
+    /// Whether a search for Workloads that could move back to a better tier is due. If a search is due, chosen Workloads that have arrived in their better
+    /// tier, or that will not arrive there, are forgotten.
     pub fn begin_promotions(&mut self, workloads: &WorkloadRecords, view: &View, now: Timestamp) -> bool {
         if self.next_promotion.is_some_and(|at| at > now) {
             return false;
@@ -158,15 +160,15 @@ impl CapacityFallback {
         true
     }
 
-    /// Whether a Workload of a queue may be chosen. In each cohort tree, one Workload moves at a time, and the next Workload after the first has arrived,
-    /// because free capacity was counted for one Workload only.
+    /// Whether a Workload of a ClusterQueue may be chosen now to move back to a better tier. In each cohort tree, one Workload moves at a time, and the next
+    /// Workload after the first has arrived, because free capacity was counted for one Workload only.
     pub fn may_choose(&mut self, world: &World, queue: &str, now: Timestamp) -> bool {
         self.next_promotion = now.checked_add(SignedDuration::from_millis(LOOK_MS)).ok();
         !self.promotions.iter().any(|other| world.are_in_one_tree(&other.queue, queue))
     }
 
-    /// Chooses a Workload of a queue that moves to a better tier now, if there is one. `better_tier` returns the better tier of the Workload with a uid, with
-    /// the flavors that the Workload would get.
+    /// Chooses a Workload of a ClusterQueue that moves to a better tier now, if there is one. `better_tier` returns the better tier of the Workload with a uid,
+    /// with the flavors that the Workload would get.
     pub fn choose(
         &mut self,
         workloads: &mut WorkloadRecords,
@@ -223,7 +225,7 @@ pub struct StockOuts {
     pub assignments: Vec<TierAssignment>,
     /// The time since which the pods lacked nodes, and the time at which the Workload was evicted or the lack was found.
     pub times: (Timestamp, Timestamp),
-    /// The back-off rules of the Workload's queue, or the default rules if no policy of the queue has tier rules.
+    /// The back-off rules of the Workload's ClusterQueue, or the default rules if no policy of the ClusterQueue has tier rules.
     pub backoff: BackoffRules,
 }
 

@@ -63,7 +63,7 @@ impl Context<'_> {
         workload.given_flavors().filter_map(|flavor| self.capacity_tier_of(flavor)).collect()
     }
 
-    /// The measures for a change of a Workload from `old` to `new`, observed at `now`.
+    /// The metric changes (`Measure`) for a change of a Workload from `old` to `new`, observed at `now`.
     pub(crate) fn tier_measures(&self, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<Measure> {
         let admitted = is_admitted_between(old, new);
         let evicted =
@@ -97,7 +97,7 @@ impl Context<'_> {
     }
 }
 
-/// The measures for workers that were added to a Workload and got no nodes of a tier between two times.
+/// The metric changes (`Measure`) for workers that were added to a Workload and got no nodes of a tier between two times.
 pub fn growth_measures(workload: &WorkloadView, tier: Tier, (since, now): (Timestamp, Timestamp)) -> [Measure; 2] {
     let queue = workload.holds().unwrap_or_default();
     let labels = || vec![("cluster_queue", queue.to_owned()), ("tier", tier.to_string())];

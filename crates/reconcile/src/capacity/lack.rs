@@ -7,7 +7,7 @@ use jiff::Timestamp;
 /// The time since which a started job lacks pods, as far as this was observed: not before the first observation of the job.
 #[derive(Clone, Copy, Debug)]
 pub struct Lack {
-    /// The time at which the lack was first observed.
+    /// The time at which the job was first observed to lack pods.
     pub since: Timestamp,
     /// True if the job had all its pods before.
     pub(crate) had: bool,

@@ -49,7 +49,8 @@ impl Reclaims {
         Some(NodeNews::Leaves)
     }
 
-    /// Records the answer about the pods of a node: the Workloads that have pods on the node lose their capacity there. Returns the names of these Workloads.
+    /// Records the answer about the pods of a node: the Workloads that have pods on the node lose their capacity there. The result of `note_pods` has the names
+    /// of the Workloads that lose capacity.
     pub fn note_pods(
         &mut self,
         workloads: &mut WorkloadRecords,

@@ -57,7 +57,8 @@ pub(super) fn decide(
         return leave(workload, one, words, now);
     }
     let due = stuck.values().map(due).filter(|due| signals.unschedulable && *due > now).min();
-    // If no pod is stuck, the cause is an image, a volume or a slow start, and not a lack of capacity. A pod that gets stuck later causes another decision.
+    // If no pod is stuck, the cause is an image, a volume or a slow start, and not a lack of capacity. A pod for which the scheduler finds no node later causes
+    // another decision about its Workload.
     let pause = next_look(now, patience).max(ctx.view.timeline().after(admitted, patience));
     let ask = stuck.values().filter(|_| signals.scale_up_failed).map(|one| {
         let asked = last.map_or(one.since, |answer| answer.at.max(one.since));

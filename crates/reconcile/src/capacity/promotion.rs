@@ -24,7 +24,7 @@ pub fn promoting(view: &View) -> Vec<(String, PromotionRules)> {
     rules.collect()
 }
 
-/// The Workloads of a queue whose own state lets them move to a better tier, in the order in which they are tried.
+/// The Workloads of a ClusterQueue whose own state lets them move to a better tier, in the order in which they are tried.
 pub fn candidates(ctx: &Context<'_>, queue: &str, rules: PromotionRules, now: Timestamp) -> Vec<PromotionCandidate> {
     let passed = |from: Timestamp, ms: i64| ctx.view.timeline().millis_between(from, now) >= ms;
     let stays = |workload: &&WorkloadView| {
@@ -44,9 +44,10 @@ pub fn candidates(ctx: &Context<'_>, queue: &str, rules: PromotionRules, now: Ti
 }
 
 impl Context<'_> {
-    /// The tiers that a Workload accepts, in the order in which the tiers are tried. `told` are the Workload's own tiers, and `pod_sets` are the pod sets for
-    /// the engine. A Workload that was evicted to move back takes a tier with a remembered stock-out only if no other tier is free, even if another Workload
-    /// frees that tier in the meantime. The worst of several tiers with a remembered stock-out comes first, because the Workload comes from there.
+    /// The tiers that a Workload accepts, in the order in which the tiers are tried. The argument `own_tiers` has the tiers that the Workload itself names, and
+    /// `pod_sets` has the pod sets in the engine's type. A Workload that was evicted to move back takes a tier with a remembered stock-out only if no other
+    /// tier is free, even if another Workload frees that tier in the meantime. The worst of several tiers with a remembered stock-out comes first, because the
+    /// Workload comes from there.
     pub(crate) fn line_of(
         &self,
         workload: &WorkloadView,
@@ -72,7 +73,7 @@ impl Context<'_> {
         Some(line)
     }
 
-    /// Whether each flavor that a queue has in a tier was out of stock shortly before a time.
+    /// Whether each flavor that a ClusterQueue has in a tier was out of stock shortly before a time.
     fn remembers_tier(&self, queue: &str, tier: Tier, at: Timestamp) -> bool {
         let is_of = |flavor: &&str| self.capacity_tier_of(flavor).map(deltas::tier) == Some(tier);
         let flavors: Vec<String> = self.flavors_of(queue).filter(is_of).map(str::to_owned).collect();

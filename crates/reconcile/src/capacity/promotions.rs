@@ -25,12 +25,12 @@ pub(crate) struct Promotion {
     pub(super) chosen: Timestamp,
 }
 
-/// A search for a Workload of one queue that moves back to a better tier.
+/// A search for a Workload of one ClusterQueue that moves back to a better tier.
 #[derive(Clone, Copy, Debug)]
 pub struct PromotionLook<'a> {
     /// The name of the ClusterQueue.
     pub queue: &'a str,
-    /// The rules of the queue's policies for moving back.
+    /// The rules of the ClusterQueue's policies for moving back.
     pub rules: PromotionRules,
     /// The readings of both clocks, by which the time is measured for which a tier has been free.
     pub timeline: &'a Timeline,

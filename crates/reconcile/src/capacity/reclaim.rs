@@ -1,8 +1,8 @@
 //! Nodes that are being taken away, and started Workloads that have pods on these nodes.
 //!
-//! A taint announces the end of a node ([`berth_cache::settings::Settings::reclaim_taints`]). Berth reads the pods of the node once, and evicts at once a
-//! Workload
-//! that has a pod of the spot tier on the node: otherwise the Workload would hold its quota until the pod is lost and the patience is over.
+//! A taint announces that a node is going to be taken away ([`berth_cache::settings::Settings::reclaim_taints`]). Berth reads the pods of the node once, and
+//! evicts at once a Workload that has a pod of the spot tier on the node: otherwise the Workload would hold its quota until the pod is lost and the patience is
+//! over.
 
 use berth_cache::tier_reasons::RECLAIMED;
 use berth_cache::{Name, WorkloadView};

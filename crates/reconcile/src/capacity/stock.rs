@@ -1,5 +1,5 @@
-//! Stock-outs: for each flavor and shape of pods, how often nodes were missing, and until when no job is admitted there. The failure of one gang keeps the next
-//! gang from the same failure, and an old failure is forgotten.
+//! Stock-outs: for each flavor and shape of pods, how often nodes were missing, and until when no job is admitted there. The stock-out that one gang met keeps
+//! the next gang from the same failure, and a stock-out is forgotten after a while.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,12 +39,13 @@ pub(crate) struct Entry {
 pub(crate) struct StockIndex(BTreeMap<(String, Shape), Entry>);
 
 impl StockIndex {
-    /// Whether no stock-out is known. Ended stock-outs are known, too, and forgotten ones are removed when the next stock-out is recorded.
+    /// Whether no stock-out is known. A stock-out that has ended is known, too, and a forgotten stock-out is removed when the next stock-out is recorded.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Records a stock-out between two times. A failure while an earlier stock-out still holds belongs to the same outage. `None` if the failure was known.
+    /// Records a stock-out between two times. A failure while an earlier stock-out still holds belongs to the same outage. The result of `ran_out` is `None` if
+    /// the stock-out was known.
     pub(crate) fn ran_out(
         &mut self,
         flavor: String,
@@ -80,13 +81,14 @@ impl StockIndex {
         self.0.iter().any(recent)
     }
 
-    /// The stock-outs of some flavors, for a status. If there are too many, the stock-outs that hold longest come first, and then the stock-outs that ended
-    /// last. Stock-outs that are over are shown until they are forgotten, because the next leader needs the number of stock-outs in a row.
+    /// The stock-outs of some flavors, for the status of a QueuePolicy. If there are more stock-outs than a status shows, the stock-outs that hold longest come
+    /// first, and then the stock-outs that ended last. Stock-outs that are over are shown until they are forgotten, because the next leader needs the number of
+    /// stock-outs in a row.
     pub(crate) fn shown(&self, flavors: &BTreeSet<&str>, now: Timestamp) -> Vec<StockBackoffStatus> {
         let here = |(flavor, _): &(String, Shape)| flavors.contains(flavor.as_str());
         let known = self.0.iter().filter(|(key, entry)| here(key) && entry.forgotten > now);
         let mut known: Vec<(&(String, Shape), &Entry)> = known.collect();
-        // Stock-outs with equal ends stay in the order of their names.
+        // Stock-outs that are over at the same time stay in the order of the names of their flavors.
         known.sort_by_key(|(_, entry)| Reverse(entry.until));
         let shown = |((flavor, shape), entry): (&(String, Shape), &Entry)| StockBackoffStatus {
             flavor: flavor.clone(),
@@ -102,8 +104,8 @@ impl StockIndex {
         known.into_iter().take(MOST_SHOWN).map(shown).collect()
     }
 
-    /// Adopts the stock-outs of a status that are newer than the known stock-outs; returns the stock-outs that still hold. A stock-out whose shape cannot be
-    /// read is left out, because under another shape it would keep other pods from the flavor.
+    /// Adopts the stock-outs in a QueuePolicy's status that are newer than the known stock-outs; returns the stock-outs that still hold. A stock-out whose
+    /// shape cannot be read is left out, because under another shape it would keep other pods from the flavor.
     pub(crate) fn restore(&mut self, shown: &[StockBackoffStatus], now: Timestamp) -> Vec<engine::StockOut> {
         let mut outs = Vec::new();
         for backoff in shown {
@@ -116,7 +118,7 @@ impl StockIndex {
                 until: backoff.until.0,
                 forgotten: backoff.forgotten_at.0,
             };
-            // A later request in the same outage may have had fewer pods.
+            // A stock-out in the status may show fewer pods than the known stock-out of the same outage, because a later request had fewer pods.
             let is_known = |known: &Entry| (known.last, entry.pods) >= (entry.last, known.pods);
             if entry.forgotten <= now || self.0.get(&key).is_some_and(is_known) {
                 continue;
@@ -135,8 +137,8 @@ impl StockIndex {
         let Some(entry) = self.0.get_mut(&key).filter(|entry| entry.until > now && entry.pods <= pods) else {
             return false;
         };
-        // The stock-out is remembered for the same time as before, counted from now. With the old end, jobs would move back too late to capacity that is there
-        // again.
+        // A stock-out that ends early is remembered for the same time as before, counted from its early end. If the time of memory began at the planned end of
+        // the stock-out, jobs would move back too late to capacity that is there again.
         let memory = entry.forgotten.duration_since(entry.until);
         entry.until = now;
         entry.forgotten = now.checked_add(memory).unwrap_or(entry.forgotten);
@@ -202,7 +204,7 @@ mod tests {
     #[test]
     fn consecutive_stock_outs_lengthen_backoff_and_are_forgotten_with_time() {
         assert_eq!(delays(&[(0, 4), (20, 4), (50, 4), (100, 4), (170, 4)]), [10, 20, 40, 60, 60]);
-        // An outage counts as one failure, whichever job fails; the smaller failure keeps more jobs from the flavor.
+        // An outage counts as one failure, whichever job fails; a failure with fewer pods keeps more jobs from the flavor.
         assert_eq!(delays(&[(0, 4), (1, 4), (2, 9), (3, 2), (9, 3)]), [10, 0, 0, 7, 0]);
         // The delay of 60 s after the third failure ends at 150 s; 100 s later one failure is forgotten, and 200 s later two failures.
         assert_eq!(delays(&[(0, 4), (20, 4), (50, 4), (190, 4)]), [10, 20, 40, 40]);

@@ -29,7 +29,7 @@ pub(crate) fn tier_assignments(ctx: &Context<'_>, workload: &WorkloadView) -> Ve
                 flavor: flavor.clone(),
                 tier,
                 shape: Shape::of(&set),
-                // The count of an elastic job may have been lowered since the admission.
+                // The number of pods in the spec of an elastic job's Workload may have been lowered since the admission.
                 pods: given.count.map_or(set.count, |count| i64::from(count).min(set.count)),
             });
         }
@@ -43,7 +43,7 @@ impl<'a> Context<'a> {
         self.view.capacity_tier_of(flavor)
     }
 
-    /// The tier rules that apply to a Workload: the rules of its queue's policy, otherwise the default rules if the Workload names tiers itself.
+    /// The tier rules that apply to a Workload: the rules of its ClusterQueue's policy, otherwise the default rules if the Workload names tiers itself.
     pub(crate) fn tier_rules(&self, workload: &WorkloadView) -> Option<&'a TierRules> {
         let own = self.rules_for(workload).and_then(|rules| rules.tiers.as_ref());
         own.or_else(|| workload.tiers.is_some().then_some(&USUAL))

@@ -167,7 +167,7 @@ pub fn growth_without_nodes(ctx: &Context<'_>, name: &Name) -> Option<(TierAssig
     Some((look.stuck()?.0.clone(), added.since, look.rules.backoff))
 }
 
-/// Asks which pods no node takes.
+/// The query for the pods of a Workload that no node takes.
 pub(crate) fn find_stuck(ctx: &Context<'_>, workload: &WorkloadView) -> Decision {
     let query = Query::FindStuckPods { pods: ctx.training.pods_of(workload) };
     Decision::write(Draft::ask(Purpose::FindStuckPods, workload.object_key(), query))
@@ -176,8 +176,9 @@ pub(crate) fn find_stuck(ctx: &Context<'_>, workload: &WorkloadView) -> Decision
 /// Seconds for which the time-out of a TrainingJob waits for an answer about its pods.
 const LAST_QUESTION_SECONDS: i64 = 30;
 
-/// Handles the end of a TrainingJob's own time-out: Berth asks about the job's pods before the time-out counts; `None` if the pods lack no nodes. Without the
-/// question, a time-out that is not longer than the patience of the tier would always end first, and the job would get the same tier again.
+/// Decides about a TrainingJob whose own time-out is over: before the time-out counts, Berth queries which pods of the job no node takes; `None` if the pods
+/// lack no nodes. Without that query, a time-out that is not longer than the patience of the tier would always end first, and the job would get the same tier
+/// again.
 pub(crate) fn at_timeout(
     ctx: &Context<'_>,
     workload: &WorkloadView,
@@ -191,7 +192,7 @@ pub(crate) fn at_timeout(
         return None;
     }
     let Some(answer) = ctx.notes_of(workload).capacity().answer_since(due) else {
-        // If no answer comes in time, the time-out counts without an answer.
+        // If no answer about the TrainingJob's pods comes in time, the time-out counts without an answer.
         return (now < after_seconds(due, LAST_QUESTION_SECONDS)).then(|| find_stuck(ctx, workload));
     };
     let stuck = answer.stuck.iter().filter(|pod| signals.unschedulable || pod.refused.is_some());
@@ -204,13 +205,13 @@ pub(crate) fn at_timeout(
 /// True if all pods of a gang whose time is over have nodes, as far as that is known; `None` if Berth has to ask about the pods.
 pub(crate) fn have_nodes(ctx: &Context<'_>, workload: &WorkloadView, due: Timestamp, now: Timestamp) -> Option<bool> {
     let Some(answer) = ctx.notes_of(workload).capacity().answer_since(due) else {
-        // If no answer comes in time, the time-out counts without an answer.
+        // If no answer about the gang's pods comes in time, the time-out counts without an answer.
         return (now >= after_seconds(due, LAST_QUESTION_SECONDS)).then_some(false);
     };
     if !answer.stuck.is_empty() {
         return Some(false);
     }
-    // The answer becomes outdated, because a pod may lose its node, and the pod that replaces it may get no node.
+    // The answer that all pods have nodes becomes outdated, because a pod may lose its node, and the pod that replaces it may get no node.
     (now < next_look(answer.at, PAUSE_MS.1)).then_some(true)
 }
 
@@ -229,8 +230,8 @@ fn watched_sets(ctx: &Context<'_>, workload: &WorkloadView) -> BTreeSet<String> 
     assignments.into_iter().map(|assignment| assignment.pod_set).collect()
 }
 
-/// Asks from time to time for pods that get no node. `leaves` gets the scheduler's message about the first pod for which the capacity fallback would not evict
-/// the Workload, from an answer that is not older than `due`.
+/// Queries from time to time which pods of a Workload get no node. The argument `leaves` gets the scheduler's message about the first pod for which the
+/// capacity fallback would not evict the Workload, from an answer that is not older than `due`.
 pub(crate) fn leave_unwatched(
     ctx: &Context<'_>,
     workload: &WorkloadView,

@@ -16,8 +16,8 @@ impl Context<'_> {
         settings.job_kinds.contains(&kind) && (job.queue_name.is_some() || settings.manage_jobs_without_queue_name)
     }
 
-    /// Whether control makes no decision about a job of a kind, whatever else is observed. Only a change of the job itself can make it a managed job, and the
-    /// watch reports such a change with the complete job. To stop a started job, which may still hold quota, Berth needs the complete job.
+    /// Whether control makes no decision about a job of a kind, whatever else is observed. Only a change of the job itself can make it a job that Berth
+    /// manages, and the watch reports such a change with the complete job. To stop a started job, which may still hold quota, Berth needs the complete job.
     pub fn passes_over(&self, kind: Kind, job: &JobState) -> bool {
         !self.manages_job(kind, job) && above(job).is_none() && !job.placed && !job.stopping
     }
@@ -27,7 +27,7 @@ impl Context<'_> {
         request_context(self.view, self.settings, namespace).needs_of(pod_sets).pod_sets
     }
 
-    /// Whether a pod, or the StatefulSet of the pod, names a queue.
+    /// Whether a pod, or the StatefulSet of the pod, names a LocalQueue.
     pub(crate) fn names_a_queue(&self, pod: &PodState) -> bool {
         self.settings.names_a_queue(pod)
     }

@@ -1,4 +1,4 @@
-//! Objects in the form in which the engine gets them, for queries from outside control.
+//! Objects in the form in which the engine gets them, for queries by callers of the crate `control`.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Kinds that cannot be listed: the objects about which nothing can be decided.
+//! Kinds whose objects cannot be listed, so that control decides nothing about these objects.
 
 use berth_cache::{Name, WorkloadView};
 use berth_jobs::pods::STATEFUL_SET_FRAMEWORK;

@@ -35,7 +35,7 @@ pub(crate) enum Next {
     Never(i32),
 }
 
-/// The number of failed tries in a row, including the present try, and the delay in seconds before the next try.
+/// The number of failed tries of a Workload in a row, including the present try, and the delay in seconds before the next try.
 pub(crate) fn next_pause(ctx: &Context<'_>, workload: &WorkloadView) -> (i32, i64) {
     let state = workload.status.requeue_state.as_ref();
     let count = state.and_then(|state| state.count).unwrap_or_default().saturating_add(1);
@@ -82,9 +82,10 @@ pub(crate) fn end_run(
     Decision::write(draft.with_event(notice))
 }
 
-/// Text about a resource of which the pods of a Job request more than their admitted pod set; `None` if there is no such resource. The comparison covers only
-/// resources for which the queue has quota. Pods that request less than their pod set are left alone, as in pod groups. An unreadable Job differs from the
-/// Job that was to be created, and may request any amount. The argument `asks` is the digest of the Job's requests, if the digest is known.
+/// Text about a resource of which the pods of a Job request more than their admitted pod set; `None` if there is no such resource. The comparison of a Job's
+/// pods with their admitted pod set covers only resources for which the queue has quota. Pods that request less than their pod set are left alone, as in pod
+/// groups. An unreadable Job differs from the Job that was to be created, and may request any amount. The argument `asks` is the digest of the Job's requests,
+/// if the digest is known.
 pub(crate) fn excess(
     ctx: &Context<'_>,
     workload: &WorkloadView,
@@ -92,7 +93,7 @@ pub(crate) fn excess(
     (job, asks): (&JobState, Option<&[u8; 16]>),
 ) -> Option<String> {
     if asks.is_some_and(|asks| workload.shape.is_asked_by(pod_set, asks)) {
-        // The digests are nearly always equal, so the Job need not be decoded.
+        // The requests of a Job nearly always have the digest of the admitted pod set, and then the Job need not be decoded.
         return None;
     }
     let object = job.decode()?;

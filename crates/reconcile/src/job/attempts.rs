@@ -18,15 +18,15 @@ pub fn note_again(view: &mut View, name: &Name) -> bool {
     true
 }
 
-/// The Workloads of a JobSet that have given back quota of ended pods. Some of the ended pods may run again, because the JobSet or one of its Jobs has
-/// changed.
+/// The Workloads of a JobSet that have given back quota of ended pods. Some of the ended pods of these Workloads may run again, because the JobSet or one of
+/// its Jobs has changed.
 pub(crate) fn gave_back(view: &View, uid: &str) -> Vec<Name> {
     let gave_back = |workload: &&WorkloadView| !workload.status.reclaimable_pods.is_empty();
     view.workloads().owned_by(uid).filter(gave_back).map(WorkloadView::key).collect()
 }
 
-/// The pods of a job that will not run again, by pod set. The job's status counts these pods; for a JobSet, the count is limited to the pods of ended Jobs of
-/// the present attempt.
+/// The pods of a job that will not run again, by pod set. The job's status counts the pods that will not run again; for a JobSet, the count is limited to the
+/// pods of ended Jobs of the present attempt.
 pub(crate) fn over_of(view: &View, key: &ObjectKey, job: &JobState) -> Vec<ReclaimablePod> {
     let mut reported = job.reclaimable.clone();
     if reported.is_empty() || !key.kind.is_made_of_jobs() {
@@ -34,7 +34,7 @@ pub(crate) fn over_of(view: &View, key: &ObjectKey, job: &JobState) -> Vec<Recla
     }
     let named = || view.jobs().controlled_by(&key.namespace, &job.uid);
     if job.attempt == Some(0) && named().next().is_none() {
-        // The JobSet's status alone counts its ended Jobs if no controller creates Jobs here, or if all Jobs were cleaned up.
+        // The JobSet's status alone counts its ended Jobs if no JobSet controller creates Jobs in this cluster, or if all Jobs were cleaned up.
         return reported;
     }
     for pods in &mut reported {

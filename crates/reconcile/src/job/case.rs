@@ -1,4 +1,4 @@
-//! The case of a decision about a job.
+//! The input of a decision about a job.
 
 use berth_jobs::JobState;
 use jiff::Timestamp;

@@ -86,8 +86,8 @@ impl JobCase<'_> {
         Some(Decision::write(draft))
     }
 
-    /// The next wait or probe until no pod of the job runs; `None` if none runs. The job controller does not write the end of a stop of a deleted job, so the
-    /// pods of the job are probed.
+    /// The next wait or probe until no pod of the job runs; `None` if none runs. The job controller does not report that a deleted job has stopped, so the pods
+    /// of the job are probed.
     fn remains(&self, workload: &WorkloadView) -> Option<Decision> {
         let gone = self.ctx.notes_of(workload).pods().are_gone();
         if self.job.leaves_pods && workload.is(types::ADMITTED) {

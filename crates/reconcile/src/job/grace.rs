@@ -21,9 +21,9 @@ use crate::write::{Action, Notice, ObjectKey, Purpose, Write};
 /// Grace period in milliseconds of a TrainingJob, if no QueuePolicy sets one.
 const GRACE_MS: i64 = 30_000;
 /// Time in seconds after the last checkpoint of a job in which the job is not asked for another one before it moves back to a better tier or loses workers.
-/// Another checkpoint within this time would delay the job longer than repeating the lost work.
+/// Another checkpoint so soon after the last checkpoint would delay the job longer than repeating the lost work.
 const FRESH_SECONDS: i64 = 60;
-/// Time in seconds after the end of a request to save before a loss of workers, for which the request still counts for this loss.
+/// Time in seconds after the grace period of a request to save before a loss of workers, for which the request still counts for this loss.
 const REMEMBERED_SECONDS: i64 = 60;
 /// Reason of a request to save before a loss of workers, and of the event about the loss.
 pub(crate) const SCALING_DOWN: &str = own_reasons::SCALING_DOWN;
@@ -37,7 +37,7 @@ pub(crate) struct Grace {
     pub(crate) reason: String,
     /// The message of the request to save, in words for the user.
     pub(crate) message: String,
-    /// The end of the job's grace period.
+    /// The time at which the job's grace period is over.
     pub(crate) until: Timestamp,
     /// True if the job has saved since the request, or shortly before a request that does not stop the job for good.
     pub(crate) saved: bool,
@@ -54,7 +54,7 @@ impl Grace {
         cut(&format!("asked to save a checkpoint before {}: {}", seconds(self.until), self.message), REASON_LIMIT)
     }
 
-    /// The next step during the grace period: the pods of the job are notified once, and then the end is awaited.
+    /// The next step during the grace period: the pods of the job are notified once, and then control waits until the grace period is over.
     pub(crate) fn wait(&self, ctx: &Context<'_>, workload: &WorkloadView, notice: Notice) -> Decision {
         if ctx.notes_of(workload).save().notified().is_some_and(|notified| notified.pods) {
             return Decision::Wait(self.until);
@@ -63,7 +63,7 @@ impl Grace {
         self.notify(ctx, workload, (Purpose::NotifyPods, names), notice)
     }
 
-    /// Annotates the pods with the end of the grace period and the reason to save; `until` and `why` are the names of the annotations.
+    /// Annotates the pods with the time at which the grace period is over, and with the reason to save; `until` and `why` are the names of the annotations.
     pub(crate) fn notify(
         &self,
         ctx: &Context<'_>,
@@ -111,7 +111,7 @@ pub fn noted(ctx: &Context<'_>, draft: &Draft, now: Timestamp) -> Option<(String
 }
 
 impl<'a> Context<'a> {
-    /// The end of the grace period to which a write with the given purpose belongs; `None` if the write asks no job to save.
+    /// The time at which the grace period is over to which a write with the given purpose belongs; `None` if the write asks no job to save.
     pub fn end_of_grace(&self, object: &ObjectKey, purpose: Purpose) -> Option<Timestamp> {
         if !purpose.asks_to_save() {
             return None;
@@ -123,7 +123,7 @@ impl<'a> Context<'a> {
         Some(self.grace_within(workload, self.grace_ms(workload).unwrap_or(GRACE_MS))?.until)
     }
 
-    /// The end of the grace period of a request to save.
+    /// The time at which the grace period of a request to save is over.
     fn end_of(&self, asked: &SaveRequest) -> Timestamp {
         self.view.timeline().after(asked.at, millis_between(asked.at, asked.until))
     }
@@ -140,7 +140,7 @@ impl<'a> Context<'a> {
         Some((self.last_request(workload)?.0, notified))
     }
 
-    /// The grace period of the last request to save, even if the grace period is over.
+    /// The last request to save before a loss of workers that a Workload's job got, with its grace period, even if the grace period is over.
     pub(crate) fn last_request(&self, workload: &WorkloadView) -> Option<(Grace, &'a SaveRequest)> {
         let asked = self.notes_of(workload).save().asked()?;
         let (reason, why) = &asked.why;
@@ -164,7 +164,7 @@ impl<'a> Context<'a> {
         Grace { reason: reason.to_owned(), message: why.to_owned(), until, saved }
     }
 
-    /// The grace period in milliseconds that the QueuePolicy of a Workload's queue sets.
+    /// The grace period in milliseconds that the QueuePolicy of a Workload's ClusterQueue sets.
     pub(crate) fn grace_ms(&self, workload: &WorkloadView) -> Option<i64> {
         self.rules_for(workload).and_then(|rules| rules.grace_ms)
     }
@@ -180,13 +180,14 @@ impl<'a> Context<'a> {
         self.grace_within(workload, self.grace_ms(workload).unwrap_or(GRACE_MS))
     }
 
-    /// The grace period of an evicted Workload; `None` if the Workload is not evicted. A save that was known at the eviction does not end the grace period:
-    /// the times of conditions, and of some stores, are whole seconds, so the order within a second is unknown.
+    /// The grace period of an evicted Workload; `None` if the Workload is not evicted. A save that was known at the eviction does not end the grace period: the
+    /// times of conditions, and of some stores, are full seconds, so the order within a second is unknown.
     pub(crate) fn grace_within(&self, workload: &WorkloadView, grace_ms: i64) -> Option<Grace> {
         let evicted = find_true(&workload.status.conditions, types::EVICTED)?;
         let asked = evicted.last_transition_time.0;
         let answers = |save: LastSave| match self.notes_of(workload).save().before() {
-            // A job moves back to a better tier because it has saved recently.
+            // If a job is evicted to move back to a better tier, a save shortly before the eviction ends the grace period, too, because the job was chosen for
+            // having saved recently.
             _ if evicted.reason == CLIMBED_BACK => save.0 >= after_seconds(asked, -FRESH_SECONDS),
             Some(before) => before.precedes(save, asked),
             None => save.0 >= asked,

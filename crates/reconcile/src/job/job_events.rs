@@ -1,6 +1,6 @@
 //! Events at a job about the reason why its Workload waits: one event for the first reason, and one for each other reason, but at most one in five minutes.
 //! Events about the reason of a Workload are published with writes that are made anyway. An event about a reason that came within five minutes after the last
-//! event is published alone when the five minutes are over.
+//! event is published by itself, without another write, when the five minutes are over.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::write::{EventType, Kind, Notice, ObjectKey, Purpose, SCHEDULER};
 
 /// Minimum time between two events about the reason of one Workload.
 const PAUSE: SignedDuration = SignedDuration::from_secs(300);
-/// Number of remembered Workloads from which on Workloads whose pause is over are forgotten.
+/// If more than this number of Workloads is remembered, Workloads whose last event is older than the minimum time between two events are forgotten.
 const FEW: usize = 1024;
 
 /// The last event that was sent at a job.
@@ -38,7 +38,7 @@ pub(crate) struct JobEvents {
     sent: FxHashMap<Box<str>, SentEvent>,
     /// Workloads whose reason has changed since the last event, with the time from which the next event may be sent.
     later: BTreeSet<(Timestamp, Box<str>)>,
-    /// Number of Workloads that were still remembered after Workloads were last forgotten.
+    /// Number of Workloads that were still remembered after old entries were last forgotten.
     left: usize,
     /// Time of the first reason that this process reports; an earlier leader has reported earlier reasons.
     since: Option<Timestamp>,
@@ -72,7 +72,7 @@ impl JobEvents {
         self.sent.insert(uid.into(), SentEvent { reason: reason.into(), at });
     }
 
-    /// Takes a Workload whose job may get an event now, if the reason still differs from the last event.
+    /// Removes and returns a Workload whose job may get an event now, if the reason still differs from the last event.
     fn next_due(&mut self, now: Timestamp) -> Option<Box<str>> {
         let first = self.later.first().filter(|(due, _)| *due <= now)?.clone();
         self.later.remove(&first);
@@ -102,7 +102,7 @@ impl JobEvents {
         if !self.sent.contains_key(uid)
             && let Some((reason, _)) = reason_of(workload).filter(|_| was_reported_before(workload, since))
         {
-            // An earlier leader has sent the event about this reason, at a time that this process does not know.
+            // An earlier leader has sent the event about the reason that the Workload's status shows, at a time that this process does not know.
             self.note(uid, reason, since);
         }
         if let Some(job) = event_target(workload, view.sets())

@@ -1,4 +1,4 @@
-//! A Workload that holds quota for a job that does not request quota through it any more: the job names no queue now, its kind or its namespace is not
+//! A Workload that holds quota for a job that does not request quota through it any more: the job names no LocalQueue now, its kind or its namespace is not
 //! managed, it is a part of another job, or it names another Workload. Control still decides about such a kept Workload, which holds quota. A kept Workload
 //! ends with its job, an evicted job stops, and unused quota is given back. A job with a kept Workload is neither started nor admitted again.
 
@@ -27,7 +27,7 @@ pub(super) enum Asks<'a> {
     Own,
     /// The job requests quota through the Workload of its controlling job.
     Above(RunsWith<'a>),
-    /// The job requests no quota, because it names no queue.
+    /// The job requests no quota, because it names no LocalQueue.
     NoQueue,
     /// The job requests no quota, because it is not managed; the text tells the user why.
     Unmanaged(&'static str),
@@ -140,8 +140,8 @@ impl<'a> JobCase<'a> {
             return Some(Decision::Done);
         }
         if lost_by(self.ctx, &found.key(), &self.job.uid).is_some() {
-            // The Workload has lost its owner reference to the job, because another client removed the reference. A finished Workload that seemed left behind
-            // is deleted, so that its name becomes free.
+            // The Workload has lost its owner reference to the job, because another client removed the reference. A finished Workload that has lost its owner
+            // reference to the job is deleted, so that its name becomes free.
             return Some(match (found.is_finished(), found.deleting) {
                 (true, false) => self.delete(found),
                 _ => Decision::Done,

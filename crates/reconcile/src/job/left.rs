@@ -1,4 +1,4 @@
-//! Pods of a job that was deleted without its pods (`--cascade=orphan`). These left pods hold the quota of the job until they have ended, and are stopped
+//! Pods of a job that was deleted without its pods (`--cascade=orphan`). Left pods hold the quota of their deleted job until they have ended, and are stopped
 //! when the quota has to be given back. Left pods are found by the labels with the uid of their job. Any client may write the labels of a pod, so a pod that
 //! another job counts is not a left pod.
 
@@ -14,8 +14,8 @@ use crate::workload::status::since;
 use crate::workload::{REPORTER, notice};
 use crate::write::{EventType, Kind, LeftPod, ObjectKey, Purpose, Query, key};
 
-/// Time in milliseconds after an admission in which a job controller that has not observed the deletion of its job may still create pods. A query for left
-/// pods that finds no pods before the end of this time proves nothing.
+/// Time in milliseconds after an admission in which a job controller that has not observed the deletion of its job may still create pods. A query for left pods
+/// that finds no pods proves nothing while pods of the last admission may still be created.
 pub(crate) const PODS_COME_MS: i64 = 3_000;
 /// Pause in milliseconds between two queries for left pods, while the left pods may run on.
 const LOOK_MS: i64 = 10_000;

@@ -1,5 +1,5 @@
-//! An admitted job that another client has suspended. The webhook keeps the value of `spec.suspend` that Berth has set. Suspensions by other clients are
-//! handled here if the webhook did not review them, or if it allowed them because the job moves to another queue.
+//! An admitted job that another client has suspended. The webhook keeps the value of `spec.suspend` that Berth has set. The file `moved.rs` handles suspensions
+//! by other clients if the webhook did not review them, or if it allowed them because the job moves to another LocalQueue.
 
 use berth_api::conditions::own_reasons;
 use berth_cache::WorkloadView;
@@ -9,8 +9,8 @@ use crate::decision::Decision;
 use crate::write::{EventType, Notice};
 
 impl JobCase<'_> {
-    /// Gives back the quota of a suspended job that names another queue than its Workload; the Workload then follows to this queue. The decision is `None` if
-    /// the job and its Workload name one queue.
+    /// Gives back the quota of a suspended job that names another LocalQueue than its Workload; the Workload then moves to the LocalQueue of its job. The
+    /// decision is `None` if the job and its Workload name one LocalQueue.
     pub(super) fn moved(&self, workload: &WorkloadView) -> Option<Decision> {
         let queue = self.job.queue_name.as_deref().filter(|queue| workload.queue != **queue)?;
         Some(self.without_quota(workload, &format!("The job was moved to LocalQueue {queue}")))

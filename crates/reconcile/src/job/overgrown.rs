@@ -10,13 +10,13 @@ use crate::decision::Decision;
 use crate::job::altered::evict_and_pause;
 use crate::write::ObjectKey;
 
-/// Time in seconds for which more than twice as many pods may run as quota is held for. This time is longer than the default grace period of pods, so that a
-/// job survives two drains one after the other.
+/// Time in seconds for which more than twice as many pods may run as quota is held for. The time for which too many pods may run is longer than the default
+/// grace period of pods, so that a job survives two drains one after the other.
 const OVERGROWN_SECONDS: i64 = 60;
 
 /// Evicts a job when more than twice as many pods as it holds quota for have run for a while. Two generations of pods of a job run together when its pods are
-/// replaced in a drain. A third generation is created if pods or Jobs are deleted while the earlier pods still end. An evicted job starts again only when all
-/// its pods are gone.
+/// replaced in a drain. A third generation of a job's pods is created if pods or Jobs are deleted while the earlier pods still end. An evicted job starts again
+/// only when all its pods are gone.
 pub(crate) fn overgrown(
     ctx: &Context<'_>,
     object: &ObjectKey,

@@ -1,5 +1,6 @@
-//! Jobs that another object controls. A Job runs with a JobSet or TrainingJob if the Job is a part of the admitted JobSet or TrainingJob. An owner of any
-//! other kind does not decide about the Job, and controllers of the controller do not count. Kueue, by contrast, follows up to ten controllers of any kind.
+//! Jobs that another object controls. A Job runs with a JobSet or TrainingJob if the Job is a part of the admitted JobSet or TrainingJob. An owner of a kind
+//! other than JobSet and TrainingJob does not decide whether a Job runs, and the controllers of the Job's controller do not count. Kueue, by contrast, follows
+//! up to ten controllers of any kind.
 
 use berth_api::conditions::{own_reasons, reasons, types};
 use berth_cache::moments::after_seconds;
@@ -38,7 +39,7 @@ pub(super) enum RunsWith<'a> {
 }
 
 impl<'a> JobCase<'a> {
-    /// The object under whose quota the job runs. To find this object costs one look-up of the job's controller in the view.
+    /// The object under whose quota the job runs. To find the object under whose quota a job runs costs one look-up of the job's controller in the view.
     pub(super) fn runs_with(&self) -> RunsWith<'a> {
         let view = &self.ctx.view;
         if unlisted_above(self.ctx, self.key, self.job).is_some() {
@@ -82,8 +83,9 @@ impl<'a> JobCase<'a> {
         }
         let ends = is_over || set.suspended && !set.still;
         if (!set.suspended && !set.deleting && !is_over) || (ends && self.is_recent(set, newest)) {
-            // The controller of a running JobSet would start this Job again at once, and each suspension would make a write of the controller fail. Therefore
-            // Berth waits until the JobSet is suspended and its controller has stopped its Jobs.
+            // The controller of a running JobSet would start a suspended Job of the JobSet again at once, and each suspension would make a write of the
+            // controller fail. Before the Job of a JobSet that has to stop is suspended, Berth waits until the JobSet is suspended and its controller has
+            // stopped its Jobs.
             return Decision::Wait(after_seconds(self.now, 1));
         }
         if let Some(wait) = self.stopped_just_now() {
@@ -152,7 +154,7 @@ impl<'a> JobCase<'a> {
             _ => {}
         }
         let is_managed = self.ctx.settings.job_kinds.contains(&name.kind);
-        // The event of a JobSet whose templates name a queue concerns all Jobs of the JobSet.
+        // The event of a JobSet whose templates name a LocalQueue concerns all Jobs of the JobSet.
         let is_known = is_managed && set.misplaced.is_some() && part_of(set, &name.name, &self.key.name).is_some();
         if self.job.queue_name.is_none() || is_known {
             return Decision::Done;
@@ -174,7 +176,7 @@ impl<'a> JobCase<'a> {
         Decision::event(self.notice(EventType::Warning, own_reasons::QUEUE_MISPLACED, message))
     }
 
-    /// Sends an event about an unmanaged job that names a queue in a place without effect, such as the template of its Jobs.
+    /// Sends an event about an unmanaged job that names a LocalQueue in a place without effect, such as the template of its Jobs.
     pub(super) fn report_misplaced(&self) -> Decision {
         let Some(misplaced) = self.job.misplaced.as_ref().filter(|_| self.job.finished.is_none()) else {
             return Decision::Done;

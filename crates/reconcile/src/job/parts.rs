@@ -43,8 +43,8 @@ impl JobCase<'_> {
         Some(Decision::write(Draft::delete_owned_first(Purpose::DeleteChild, key.clone(), &part.uid)))
     }
 
-    /// The wait before a start of the JobSet; `None` if no Job of it runs. A JobSet reports that it is suspended when its controller has suspended the known
-    /// Jobs. A Job that was created just before the suspension of its JobSet runs on with the user's template, and would count as started.
+    /// The wait before a start of the JobSet; `None` if no Job of the JobSet runs. A JobSet reports that it is suspended when its controller has suspended the
+    /// known Jobs. A Job that was created just before the suspension of its JobSet runs on with the user's template, and would count as started.
     pub(super) fn parts_unrest(&self, workload: &WorkloadView) -> Option<Decision> {
         if self.has_moving_parts() {
             return Some(Decision::Done);
@@ -54,16 +54,17 @@ impl JobCase<'_> {
         (due > self.now && seen() < self.job.part_count()).then_some(Decision::Wait(due))
     }
 
-    /// Deletes, one by one, the parts for which `which` returns true and that have not finished. A Job without the name of a part belongs to another owner,
-    /// and stays.
+    /// Deletes, one by one, the Jobs of the JobSet for which `which` returns true and that have not finished. A Job that does not have the name of a part of
+    /// the JobSet belongs to another owner, and stays.
     pub(super) fn take_parts(&self, which: impl Fn(Named<'_>) -> bool) -> Option<Decision> {
         let goes = |part: &Named<'_>| !part.1.deleting && part.1.finished.is_none() && which(*part);
         let (key, part) = self.own_parts().find(goes)?;
         Some(Decision::write(Draft::delete(Purpose::DeleteChild, key.clone(), &part.uid)))
     }
 
-    /// The next step before a start that removes selectors from the template of the JobSet; `None` if no part has these selectors any more. The template of
-    /// the JobSet is written first, while the JobSet is suspended. After the template, the parts that were created from the user's template are deleted.
+    /// The next step before a start that removes selectors from the template of the JobSet; `None` if no part has these selectors any more. Before a start that
+    /// removes selectors, the template of the JobSet is written first, while the JobSet is suspended. After the template of the JobSet, the Jobs that were
+    /// created from the user's template are deleted.
     pub(super) fn remake_parts(
         &self,
         workload: &WorkloadView,

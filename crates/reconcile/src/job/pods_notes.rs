@@ -26,7 +26,7 @@ enum Gone {
     /// Pods may run.
     #[default]
     Unknown,
-    /// No pod runs that a Job controls. Pods that have lost their Job may run.
+    /// No pod that a Job controls runs any more. As long as only controlled pods are known to be gone, pods that have lost their Job may still run.
     Controlled,
     /// No pod runs that has the labels of the job, with or without a Job.
     Labelled,
@@ -40,22 +40,22 @@ pub struct PodsNotes {
 }
 
 impl PodsNotes {
-    /// Whether there are no notes about the pods.
+    /// Whether there are no notes about the pods of the Workload.
     pub fn is_empty(&self) -> bool {
         self.gone == Gone::Unknown && self.left.is_none()
     }
 
-    /// Whether the pods that Jobs control were observed to be gone.
+    /// Whether those pods of the Workload that Jobs control were observed to be gone.
     pub(crate) fn are_gone(&self) -> bool {
         self.gone >= Gone::Controlled
     }
 
-    /// Whether the pods were observed to be gone, also pods that have lost their Job.
+    /// Whether all pods of the Workload were observed to be gone, also pods that have lost their Job.
     pub(crate) fn are_gone_without_job(&self) -> bool {
         self.gone == Gone::Labelled
     }
 
-    /// Notes that the pods that Jobs control were observed to be gone.
+    /// Notes that those pods of the Workload that Jobs control were observed to be gone.
     pub fn note_gone(&mut self) {
         self.gone = self.gone.max(Gone::Controlled);
     }

@@ -9,8 +9,8 @@ use crate::notes::workload::WorkloadMark;
 use crate::notes::{JobRecords, WorkloadRecords};
 use crate::write::{Kind, LeftPod, ObjectKey};
 
-/// Takes a newer state of a job; `appeared` is true if the job was not known before. The result is the kind of the job if it was started again within one
-/// admission.
+/// Handles a newer state of a job; `appeared` is true if the job was not known before. The result of `note_job` is the kind of the job if the job was started
+/// again within one admission.
 pub fn note_job(
     jobs: &mut JobRecords,
     view: &View,
@@ -28,8 +28,8 @@ pub fn note_job(
             JobPhase::Finished => notes.forget_stop(),
         }
         if job.deleting && job.pods_go_first {
-            // The garbage collector removes the finalizer `foregroundDeletion` when the pods are gone, so a note keeps the fact that the pods go with the
-            // job.
+            // The garbage collector removes the finalizer `foregroundDeletion` when the pods are gone, so a note keeps the fact that the pods are deleted
+            // before the job.
             notes.note_rid_of_pods();
         }
         if !job.suspended {

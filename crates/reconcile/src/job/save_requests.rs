@@ -19,7 +19,7 @@ pub struct Recipients {
 pub struct SaveRequest {
     /// The time of the request to save.
     pub(super) at: Timestamp,
-    /// The end of the grace period that the request to save gives.
+    /// The time at which the grace period that the request to save gives is over.
     pub(super) until: Timestamp,
     /// The reason and the message of the request to save, in the form for the pods.
     pub(super) why: (String, String),
@@ -37,13 +37,14 @@ impl SaveRequest {
     }
 }
 
-/// The time of a job's last save, with the step if it is known. If two saves fall into one second, the save with the greater step is the later one.
+/// The time of a job's last save, with the training step of the checkpoint if it is known. If two saves fall into one second, the save with the greater step is
+/// the later one.
 pub(crate) type LastSave = (Timestamp, Option<i64>);
 
 /// The saves of a job at the time of its eviction.
 #[derive(Clone, Copy, Debug)]
 pub struct Before {
-    /// The time of the eviction write, which is finer than the time of the condition in whole seconds.
+    /// The time of the eviction write, which is finer than the time of the condition in full seconds.
     pub(super) at: Timestamp,
     /// The last save of the job that was known at the eviction.
     pub(crate) save: Option<LastSave>,
@@ -59,7 +60,8 @@ impl Before {
     }
 }
 
-/// The note about a write that asks a job to save or evicts it. The grace period begins with the first try, and a repeated request does not extend it.
+/// The note about a write that asks a job to save or evicts it. The grace period begins with the first try to send the request to save, and a repeated request
+/// does not extend it.
 #[derive(Clone, Debug)]
 pub enum Noted {
     /// The job was evicted, with its saves at the time of the eviction.

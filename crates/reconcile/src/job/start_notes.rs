@@ -5,26 +5,26 @@ use std::collections::BTreeMap;
 use berth_cache::moments::{after_seconds, seconds_between};
 use jiff::Timestamp;
 
-/// Maximum pause in seconds before a start.
+/// Maximum pause in seconds before a repeated start of a job.
 const LONGEST_SECONDS: i64 = 300;
-/// Duration in seconds of a run that ends a row of repeated starts.
+/// Duration in seconds of a run after which the next start of the job begins a new row of repeated starts.
 const FORGETS_SECONDS: i64 = 600;
 
-/// The rows of starts of the object that holds quota; the key is the name of the Job for kinds whose Jobs are started one by one, otherwise empty.
+/// The rows of repeated starts of the object that holds quota; the key is the name of the Job for kinds whose Jobs Berth starts one by one, otherwise empty.
 #[derive(Debug, Default)]
 pub struct StartNotes(BTreeMap<Box<str>, StartRow>);
 
 /// A row of repeated starts.
 #[derive(Clone, Copy, Debug)]
 struct StartRow {
-    /// The digest of the requests; a job whose requests have changed is started at once.
+    /// The digest of the job's requests; a job whose requests have changed is started at once.
     shape: u64,
     starts: u32,
     began: Option<Timestamp>,
     stopped: Timestamp,
 }
 
-/// A start that is not the first start of its admission.
+/// A start of a job that is not the first start in the present admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Again {
     /// The number of the repeated start in its row.
@@ -47,7 +47,7 @@ impl Again {
     }
 }
 
-/// The pause in seconds before the next start, after the given number of starts.
+/// The pause in seconds before the next repeated start of a job, after the given number of starts.
 fn pause(starts: u32) -> i64 {
     2_i64.saturating_pow(starts.saturating_sub(1)).min(LONGEST_SECONDS)
 }
@@ -58,7 +58,7 @@ impl StartNotes {
         self.0.is_empty()
     }
 
-    /// Notes that a Job, or a job without such Jobs, was observed as stopped while its Workload was admitted.
+    /// Notes that a Job of a TrainingJob, or a job of another kind, was observed as stopped while its Workload was admitted.
     pub fn stopped(&mut self, job: &str, (shape, admitted): (u64, Timestamp), now: Timestamp) {
         let row = self.0.entry(job.into()).or_insert(StartRow { shape, starts: 0, began: None, stopped: now });
         let ran = seconds_between(row.began.unwrap_or(admitted), now);

@@ -35,13 +35,13 @@ fn shape_of(workload: &WorkloadView) -> u64 {
     hasher.finish()
 }
 
-/// The next start of a Job, or of a job without such Jobs, under a Workload, if the start is not the first of its admission.
+/// The next start of a Job of a TrainingJob, or of a job of another kind, under a Workload, if the start is not the first of the Workload's admission.
 pub fn again(jobs: &JobRecords, uid: &str, job: &str, workload: &WorkloadView) -> Option<Again> {
     let starts = jobs.of(uid).starts();
     if starts.is_empty() { None } else { starts.again(job, shape_of(workload)) }
 }
 
-/// Takes a newer state of a job; true if it shows a repeated start within one admission.
+/// Handles a newer state of a job; true if it shows a repeated start within one admission.
 pub(crate) fn note_stop(
     jobs: &mut JobRecords,
     view: &View,
@@ -61,13 +61,13 @@ pub(crate) fn note_stop(
     old.suspended && !job.suspended && note_began(jobs, &job.uid, "", now)
 }
 
-/// Takes a new Job; true if the Job replaces an earlier Job of a TrainingJob's role, which is a repeated start of the TrainingJob.
+/// Handles a new Job; true if the Job replaces an earlier Job of a TrainingJob's role, which is a repeated start of the TrainingJob.
 pub(crate) fn note_made(jobs: &mut JobRecords, object: &ObjectKey, job: &JobState, now: Timestamp) -> bool {
     let owner = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name());
     owner.is_some_and(|owner| note_began(jobs, &owner.uid, &object.name, now))
 }
 
-/// Takes the removal of a Job of a TrainingJob. Unless a restart has deleted the Job, the TrainingJob counts as stopped.
+/// Handles the removal of a Job of a TrainingJob. Unless a restart for scaling has deleted the Job, the TrainingJob counts as stopped when its Job is removed.
 pub fn note_lost(jobs: &mut JobRecords, view: &View, object: &ObjectKey, job: &JobState, now: Timestamp) {
     let Some(owner) = job.owner.as_ref().filter(|owner| *owner.kind == *Kind::TrainingJob.name()) else { return };
     if job.finished.is_some() || role_of_child(&owner.name, &object.name).is_none() {
@@ -95,7 +95,7 @@ fn admitted_run<'a>(view: &'a View, uid: &str) -> Option<&'a WorkloadView> {
     (!newest.is(types::EVICTED)).then_some(newest)
 }
 
-/// The measure of a repeated start.
+/// The metric change (`Measure`) that counts a repeated start.
 pub fn measure(kind: Kind) -> Measure {
     Measure::Count { name: METRIC, labels: vec![("kind", kind.name().to_owned())], by: 1 }
 }

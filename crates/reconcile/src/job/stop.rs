@@ -15,8 +15,8 @@ use crate::write::{EventType, Purpose};
 
 /// Time in seconds in which the job controller observes a start; a start that was not observed by then never is, because the stop has overtaken the start.
 const UNSEEN_START_SECONDS: i64 = 3;
-/// Time in seconds for the controller of a JobSet to report that the JobSet has stopped. A Job of another owner with the name of a part may keep the
-/// controller from any report.
+/// Time in seconds for the controller of a JobSet to report that the JobSet has stopped. A Job of another owner that has the name of a part of the JobSet may
+/// keep the JobSet controller from reporting a stop.
 const SILENT_SECONDS: i64 = 5;
 
 impl JobCase<'_> {
@@ -35,7 +35,8 @@ impl JobCase<'_> {
         if let Some(decision) = self.unrest(workload).or_else(|| self.restore(workload)) {
             return decision;
         }
-        // Jobs with a placement would run on their old nodes, and a foreign Job with the name of a part would be started in place of the part.
+        // At the next start, Jobs of the JobSet with an old placement would run on their old nodes, and a foreign Job with the name of a part would be started
+        // in place of the part.
         let is_other = |part: Named<'_>| {
             part_of(self.job, &self.key.name, &part.0.name).is_some()
                 && alteration(self.ctx, (self.key, self.job), part, workload).is_some()
@@ -50,12 +51,12 @@ impl JobCase<'_> {
     /// runs.
     pub(super) fn without_quota(&self, workload: &WorkloadView, why: &str) -> Decision {
         let next = self.unrest(workload).or_else(|| self.restore(workload));
-        // Jobs with a placement would run on their old nodes.
+        // At the next start, Jobs of the JobSet with an old placement would run on their old nodes.
         next.or_else(|| self.take_parts(|(_, part)| part.placed))
             .unwrap_or_else(|| take_back(workload, (reasons::PENDING_EVALUATION, why), self.now))
     }
 
-    /// The wait for a job to save a checkpoint: the QueuePolicy of its queue sets a grace period, and the job has reported saves and has all its pods.
+    /// The wait for a job to save a checkpoint: the QueuePolicy of its ClusterQueue sets a grace period, and the job has reported saves and has all its pods.
     pub(super) fn time_to_save(&self, workload: &WorkloadView) -> Option<Decision> {
         if find(&workload.status.conditions, types::EVICTED).is_some_and(|evicted| runs_beyond_quota(&evicted.reason)) {
             return None;
@@ -88,7 +89,7 @@ impl JobCase<'_> {
             return self.has_moving_parts().then_some(Decision::Done);
         }
         if self.job.seen_start {
-            // The job controller writes the end of the stop into the status of the job, and control decides about the job again then.
+            // The job controller reports in the job's status that the job has stopped, and control decides about the job again then.
             return (!self.job.at_rest).then_some(Decision::Done);
         }
         let conditions = &workload.status.conditions;

@@ -9,7 +9,7 @@ use crate::testing::objects::{admitted, changed, deleting, evicted, finished, jo
 use crate::testing::step::{Step, step};
 use crate::testing::{State, named, now};
 
-/// Calls `ask` with the case of a job of the state.
+/// Calls `ask` with the decision's input (`JobCase`) for a job of the test's state.
 pub(super) fn case_of<R>(state: &State, object: &ObjectKey, ask: impl FnOnce(JobCase<'_>) -> R) -> R {
     let ctx = state.context();
     let job = ctx.view.jobs().get(object).unwrap_or_else(|| panic!("no {object}"));

@@ -8,8 +8,8 @@ use crate::job::start_notes::StartNotes;
 use crate::notes::records::Record;
 use crate::training_job::training_notes::{self, TrainingNotes};
 
-/// Time in seconds between two stops of a job, if another client starts the job again in between. This time between stops is short, because a job without
-/// quota must not run, and its pods are only charged until the job is stopped.
+/// Time in seconds between two stops of a job, if another client starts the job again in between. The time between two stops of a job is short, because a job
+/// without quota must not run, and its pods are only charged until the job is stopped.
 const STOPS_APART_SECONDS: i64 = 1;
 
 /// Notes about one job of any kind.
@@ -31,7 +31,7 @@ pub struct JobNotes {
     training: Option<Box<TrainingNotes>>,
 }
 
-/// Properties of jobs by which their records are found.
+/// Properties of jobs by which the notes about the jobs are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobMark {
     /// Idle quota was observed into which the job could grow.
@@ -58,7 +58,7 @@ impl JobNotes {
         self.is_at_rest = true;
     }
 
-    /// Notes that the job runs, so that its next rest is not observed yet.
+    /// Notes that the job runs, so that the job does not count as observed at rest any more.
     pub(crate) fn note_running(&mut self) {
         self.is_at_rest = false;
     }
@@ -78,7 +78,7 @@ impl JobNotes {
         &self.starts
     }
 
-    /// The starts of the job in a row within one admission, to be changed.
+    /// The starts of the job in a row within one admission, as a mutable reference.
     pub(crate) fn starts_mut(&mut self) -> &mut StartNotes {
         &mut self.starts
     }
@@ -120,7 +120,7 @@ impl JobNotes {
         self.lack = lack.map(Box::new);
     }
 
-    /// Whether all workers were ready at once after the change of their number at the given time.
+    /// Whether all workers were ready at once after the given change of their number.
     pub(crate) fn has_settled_since(&self, change: Timestamp) -> bool {
         self.settled.as_ref().is_some_and(|settled| settled.last_change == Some(change))
     }
@@ -145,7 +145,7 @@ impl JobNotes {
         self.ended_at.get_or_insert(now);
     }
 
-    /// Forgets the end of pods, because the Workload shows these pods as ended or the job itself has ended.
+    /// Forgets the time at which pods of the job ended, because the Workload shows these pods as ended or the job itself has ended.
     pub fn forget_ended(&mut self) {
         self.ended_at = None;
     }
@@ -155,12 +155,12 @@ impl JobNotes {
         self.training.as_deref().unwrap_or(&training_notes::NONE)
     }
 
-    /// The notes about a TrainingJob, to be changed; `None` if there are none.
+    /// The notes about a TrainingJob, as a mutable reference; `None` if there are none.
     pub(crate) fn known_training_mut(&mut self) -> Option<&mut TrainingNotes> {
         self.training.as_deref_mut()
     }
 
-    /// The notes about a TrainingJob, to be changed; created if there are none.
+    /// The notes about a TrainingJob, as a mutable reference; created if there are none.
     pub fn training_mut(&mut self) -> &mut TrainingNotes {
         self.training.get_or_insert_default()
     }

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 /// The notes about one object.
 pub trait Record: Debug + Default {
-    /// A property by which records are found.
+    /// The type of a mark, by which the records (notes about objects) that have the mark are found.
     type Mark: Copy + Debug + Ord + 'static;
     /// The place of a record in the queue of records for which an action is due.
     type Place: Copy + Debug + Ord;

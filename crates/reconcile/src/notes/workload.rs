@@ -19,24 +19,24 @@ pub struct WorkloadNotes {
     reason: ReasonNotes,
 }
 
-/// Properties of Workloads by which their records are found.
+/// Properties of Workloads by which the notes about the Workloads are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WorkloadMark {
-    /// An admission is planned and not acknowledged yet.
+    /// The Workload has a planned admission that the API server has not acknowledged yet.
     Planned,
-    /// The last write of the planned admission ended without an answer.
+    /// The last write of the Workload's planned admission ended without an answer of the API server.
     Failing,
-    /// The planned admission is set aside, so that other plans do not wait for it.
+    /// The Workload's planned admission is set aside, so that other plans do not wait for it.
     Aside,
-    /// An eviction is still to be written.
+    /// An eviction of the Workload is planned and still to be written.
     Evicted,
-    /// The API server refused the eviction.
+    /// The API server refused the eviction of the Workload.
     EvictionRefused,
-    /// The job is to give up workers for a preemptor.
+    /// The job of the Workload is to give up workers for a preemptor.
     GivesUp,
-    /// The job has left pods behind.
+    /// The job of the Workload was deleted and has left pods behind.
     LeftPods,
-    /// A better capacity tier was observed to be free.
+    /// A better capacity tier for the Workload was observed to be free.
     BetterTier,
 }
 
@@ -54,7 +54,7 @@ impl WorkloadNotes {
         &self.plan
     }
 
-    /// The planned admission and eviction of the Workload, to be changed.
+    /// The planned admission and eviction of the Workload, as a mutable reference.
     pub fn plan_mut(&mut self) -> &mut PlanNotes {
         &mut self.plan
     }
@@ -64,7 +64,7 @@ impl WorkloadNotes {
         &self.scale
     }
 
-    /// Notes about the change of the number of the Workload's workers, to be changed.
+    /// Notes about the change of the number of the Workload's workers, as a mutable reference.
     pub(crate) fn scale_mut(&mut self) -> &mut ScaleNotes {
         &mut self.scale
     }
@@ -74,7 +74,7 @@ impl WorkloadNotes {
         &self.save
     }
 
-    /// Notes about the requests to save a checkpoint that the Workload's job got, to be changed.
+    /// Notes about the requests to save a checkpoint that the Workload's job got, as a mutable reference.
     pub fn save_mut(&mut self) -> &mut SaveNotes {
         &mut self.save
     }
@@ -84,7 +84,7 @@ impl WorkloadNotes {
         &self.capacity
     }
 
-    /// Notes about the capacity of the Workload, to be changed.
+    /// Notes about the capacity of the Workload, as a mutable reference.
     pub fn capacity_mut(&mut self) -> &mut CapacityNotes {
         &mut self.capacity
     }
@@ -94,7 +94,7 @@ impl WorkloadNotes {
         &self.pods
     }
 
-    /// Notes about the pods of the Workload after a stop, to be changed.
+    /// Notes about the pods of the Workload after a stop, as a mutable reference.
     pub fn pods_mut(&mut self) -> &mut PodsNotes {
         &mut self.pods
     }
@@ -104,7 +104,7 @@ impl WorkloadNotes {
         &self.reason
     }
 
-    /// The reason why the Workload waits, to be changed.
+    /// The note of the reason why the Workload waits, as a mutable reference.
     pub(crate) fn reason_mut(&mut self) -> &mut ReasonNotes {
         &mut self.reason
     }

@@ -8,7 +8,7 @@ use berth_cache::names::Name;
 use crate::observe::pod_change::PodChange;
 
 impl PodChange<'_> {
-    /// Takes an observed pod of a job; `ending` is its record if the pod is ending (see [`berth_cache::View::ending_pod`]).
+    /// Handles an observed pod of a job; `ending` is its record if the pod is ending (see [`berth_cache::View::ending_pod`]).
     pub(crate) fn note_ending_pod(&mut self, name: &Name, ending: Option<EndingPod>) {
         let Some(ending) = ending else {
             self.forget_ending_pod(name);

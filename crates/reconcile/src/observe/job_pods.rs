@@ -14,7 +14,7 @@ use crate::observe::pod_change::PodChange;
 use crate::write::{Kind, ObjectKey, Purpose, key};
 
 impl PodChange<'_> {
-    /// Takes an observation of pods of jobs.
+    /// Handles an observation of pods of jobs.
     pub fn observe_job_pods(&mut self, change: Change<Box<JobPod>>, now: Timestamp) {
         match change {
             Change::Apply(pod) => self.see_job_pod(*pod, now),
@@ -81,7 +81,7 @@ impl PodChange<'_> {
         self.work.touch_related(self.view, &key(Kind::JobPod, &name));
     }
 
-    /// Takes the removal of a pod from the watch: the pod is gone, or has lost the label that the watch selects.
+    /// Handles the removal of a pod from the watch: the pod is gone, or has lost the label that the watch selects.
     fn drop_job_pod(&mut self, pod: JobPod, now: Timestamp) {
         let name = (pod.namespace.clone(), pod.name.clone());
         let known = self.view.odd_pods_mut().get_mut(&name).filter(|known| known.pod.uid == pod.uid);
@@ -125,7 +125,7 @@ impl PodChange<'_> {
         }
     }
 
-    /// Forgets the unwatched odd pods of a Workload that is gone, because no watch shows the end of a pod that has lost its label.
+    /// Forgets the unwatched odd pods of a namespace whose Workload is gone, because no watch shows the end of a pod that has lost its label.
     pub fn forget_job_pods_of(&mut self, namespace: &str) {
         if self.view.odd_pods().is_empty() {
             return;
@@ -137,7 +137,7 @@ impl PodChange<'_> {
         }
     }
 
-    /// Takes the result of reading an odd pod.
+    /// Handles the result of reading an odd pod.
     pub fn note_job_pod(&mut self, object: &ObjectKey, text: &str, now: Timestamp) {
         // The runtime refuses the query for a pod that does not decode.
         let Ok(pod) = serde_json::from_str::<Pod>(text) else { return };

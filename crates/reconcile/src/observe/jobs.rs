@@ -28,7 +28,7 @@ impl<'a> Governing<'a> {
     }
 }
 
-/// The uid of the job that consists of Jobs: the job itself, or the controller that a Job with a size names.
+/// The uid of the job that consists of Jobs: the given job itself, or the controller that a Job names, if the view has the Job's size (`JobState::size`).
 pub fn attempt_of(object: &ObjectKey, job: &JobState) -> Option<String> {
     if object.kind.is_made_of_jobs() {
         return Some(job.uid.clone());
@@ -42,11 +42,11 @@ pub struct JobNews {
     pub appeared: bool,
     /// True if the job has another controller than before.
     pub changes_hands: bool,
-    /// The pods of the job in its older state; `None` if the job was not known.
+    /// The state of the job's pods before the new state was observed; `None` if the job was not known.
     pub before: Option<WantedPods>,
     /// True if more pods of the job have ended for good.
     pub more_ended: bool,
-    /// True if the Workloads of the job are to be passed to the engine again: the job has saved a checkpoint, or has a field that Berth does not support.
+    /// True if the number of the job's pods that will not run again has changed.
     pub mirrors_its_own: bool,
     /// Uids of owners whose pending Workloads may be tried or not, depending on the new state of the job.
     pub moved: Vec<String>,
@@ -86,7 +86,7 @@ impl JobNews {
     }
 }
 
-/// Marks the Jobs of a JobSet or TrainingJob when its Workload has reached another stage.
+/// Marks the Jobs of a JobSet or TrainingJob for a decision when its Workload has reached another stage.
 pub fn wake_parts(view: &View, work: &mut WorkQueue, name: &Name, before: Option<WorkloadStage>) {
     let Some(workload) = view.workloads().get(name).filter(|new| before != Some(new.stage())) else { return };
     if let Some(owner) = workload.owner.as_ref().map(|owner| owner.uid.clone()) {

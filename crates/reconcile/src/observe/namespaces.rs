@@ -14,7 +14,7 @@ use crate::write::{Kind, key};
 const OF_CLUSTER: &str = "kube-system";
 
 impl QuotaRules<'_> {
-    /// Takes a namespace that was observed or removed; true if the namespace has become managed or unmanaged, or has begun or stopped being deleted.
+    /// Handles a namespace that was observed or removed; true if the namespace has become managed or unmanaged, or has begun or stopped being deleted.
     pub(crate) fn put_namespace(&mut self, name: &str, object: Option<Namespace>) -> bool {
         let state = |view: &View| (view.manages(self.settings, name), view.is_ending(name));
         let before = state(self.view);
@@ -41,8 +41,8 @@ impl QuotaRules<'_> {
         }
     }
 
-    /// Marks the Workloads of namespaces that have become managed or unmanaged, or are being deleted, because the engine may now try them, or may not. This
-    /// costs one pass over all Workloads for all changed namespaces of an observation.
+    /// Marks for a decision the Workloads of namespaces that have become managed or unmanaged, or are being deleted, because the engine may now try them, or
+    /// may not. To mark the Workloads costs one pass over all Workloads for all changed namespaces of an observation.
     pub(crate) fn turn_workloads_of(&mut self, namespaces: &BTreeSet<String>) {
         if namespaces.is_empty() {
             return;

@@ -20,8 +20,8 @@ pub struct PodChange<'a> {
     pub overruns: &'a mut Overruns,
     /// Writes under way.
     pub in_flight: &'a mut InFlightWrites,
-    /// The objects to decide about.
+    /// The queue of objects that control decides about.
     pub work: &'a mut WorkQueue,
-    /// Reports to users and operators.
+    /// The reports to users and operators: statuses, events and metrics.
     pub reports: &'a mut Reports,
 }

@@ -21,7 +21,7 @@ use crate::workload::transitions;
 use crate::write::{Kind, key};
 
 impl PodChange<'_> {
-    /// Takes a pod with the label of managed pods, or the removal of such a pod.
+    /// Handles a pod with the label of managed pods, or the removal of such a pod.
     pub fn take_marked(&mut self, name: Name, object: Option<Box<Pod>>, now: Timestamp) {
         match object {
             Some(pod) => {
@@ -36,10 +36,10 @@ impl PodChange<'_> {
         }
     }
 
-    /// Takes an observed state of a pod.
+    /// Handles an observed state of a pod.
     pub fn take_pod(&mut self, name: Name, mut state: PodState, pod: Pod, now: Timestamp) {
-        // A pod that names a group but no queue is no member of the group, so that its end does not count as the group's end. A pod that has quota of its own
-        // is no member of the group that it names, either.
+        // A pod that names a pod group but no LocalQueue is no member of the group, so that its end does not count as the group's end. A pod that has quota of
+        // its own is no member of the pod group that it names.
         let silent = !self.settings.names_a_queue(&state) && !state.held;
         let group = state.group.as_deref().filter(|group| {
             let alone =
@@ -139,7 +139,7 @@ impl PodChange<'_> {
         }
     }
 
-    /// Takes a StatefulSet that was observed or removed.
+    /// Handles a StatefulSet that was observed or removed.
     pub fn put_set(&mut self, name: Name, object: Option<&StatefulSet>) {
         let new = object.and_then(SetState::read);
         let old = self.view.sets().get(&name);
@@ -166,7 +166,7 @@ impl PodChange<'_> {
     }
 }
 
-/// Takes the newer state of a Workload. If the Workload has changed its owner, the older owner is marked, because only that owner can take the Workload back.
+/// Handles the newer state of a Workload. If the Workload has changed its owner, the older owner is marked, because only that owner can take the Workload back.
 /// A pod that owns a Workload with quota leaves its group.
 pub fn note_hands(view: &mut View, work: &mut WorkQueue, name: &Name, old: Option<&WorkloadView>) {
     let Some(new) = view.workloads().get(name) else { return };
@@ -187,14 +187,14 @@ pub fn note_hands(view: &mut View, work: &mut WorkQueue, name: &Name, old: Optio
     }
 }
 
-/// Marks all pods of the crowded groups, once for any number of changes.
+/// Marks all pods of the crowded groups for a decision, once for any number of changes.
 pub fn touch_crowded(view: &mut View, work: &mut WorkQueue) {
     for group in view.pods_mut().take_crowded() {
         work.touch_members(view, &group);
     }
 }
 
-/// Takes the newer state of a pod group's Workload: its pods are marked when the Workload has reached another stage.
+/// Handles the newer state of a pod group's Workload: its pods are marked when the Workload has reached another stage.
 pub fn wake_group(view: &mut View, work: &mut WorkQueue, name: &Name, before: Option<WorkloadStage>) {
     let Some(workload) = view.workloads().get(name).filter(|workload| workload.group.is_some()) else { return };
     let moved = before != Some(workload.stage());

@@ -11,7 +11,7 @@ use crate::policies::NO_CLASS;
 use crate::write::Kind;
 
 impl QuotaRules<'_> {
-    /// Takes a QueuePolicy that was observed or removed.
+    /// Handles a QueuePolicy that was observed or removed.
     pub fn put_policy(&mut self, name: &str, object: Option<Box<QueuePolicy>>, now: Timestamp) {
         self.reports.schedule_mut().mark(Kind::QueuePolicy, "", name, now);
         let Some(claimed) = self.view.put_policy(name, object) else { return };
@@ -35,7 +35,7 @@ impl QuotaRules<'_> {
         }
     }
 
-    /// Marks the jobs whose users got an event about a priority class that does not exist.
+    /// Marks for a decision the jobs whose users got an event about a priority class that does not exist.
     fn touch_those_without_class(&mut self) {
         for object in self.reports.objects_with_event(NO_CLASS) {
             self.work.touch(object.clone());
@@ -58,7 +58,7 @@ impl QuotaRules<'_> {
         self.work.follow_policy(self.view, queue);
     }
 
-    /// Takes a change of a flavor's capacity tier. A label gives a Workload capacity tiers only if its ClusterQueue offers one of these tiers, so the
+    /// Handles a change of a flavor's capacity tier. A label gives a Workload capacity tiers only if its ClusterQueue offers one of these tiers, so the
     /// Workloads of the affected queues are passed to the engine again.
     pub(crate) fn offer_changed(&mut self, flavor: &str) {
         let governed = self.view.claims().iter().filter(|(_, claim)| claim.reads_labels()).map(|(queue, _)| queue);

@@ -1,4 +1,4 @@
-//! Queues, Cohorts, flavors and admission checks as the watch shows them.
+//! ClusterQueues, LocalQueues, Cohorts, flavors and admission checks as the watch shows them.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::observe::quota_rules::QuotaRules;
 use crate::write::{Kind, cluster_key};
 
 impl QuotaRules<'_> {
-    /// Takes a ClusterQueue that was observed or removed.
+    /// Handles a ClusterQueue that was observed or removed.
     pub(crate) fn put_cluster_queue(&mut self, name: &str, object: Option<Box<api::ClusterQueue>>, now: Timestamp) {
         let object_key = cluster_key(Kind::ClusterQueue, name);
         let cohort = |queue: Option<&Box<api::ClusterQueue>>| queue.and_then(|queue| queue.spec.cohort_name.clone());
@@ -63,7 +63,7 @@ impl QuotaRules<'_> {
         self.work.extend(leaving.map(|name| cluster_key(Kind::AdmissionCheck, name)));
     }
 
-    /// Takes an AdmissionCheck that was observed or removed; the ClusterQueues that name the check are passed to the engine again.
+    /// Handles an AdmissionCheck that was observed or removed; the ClusterQueues that name the check are passed to the engine again.
     pub(crate) fn put_check(&mut self, name: &str, object: Option<Box<api::AdmissionCheck>>) {
         let object_key = cluster_key(Kind::AdmissionCheck, name);
         let old = match object.map(|object| Check::of(&object)) {
@@ -93,7 +93,7 @@ impl QuotaRules<'_> {
         }
     }
 
-    /// Takes a LocalQueue that was observed or removed.
+    /// Handles a LocalQueue that was observed or removed.
     pub(crate) fn put_local_queue(&mut self, name: &Name, object: Option<Box<api::LocalQueue>>, now: Timestamp) {
         // The leader keeps the record of usage for fair sharing; other replicas follow the record that the leader wrote.
         let follows = !self.leads || !self.view.local_queues().contains_key(name);
@@ -129,7 +129,7 @@ impl QuotaRules<'_> {
         self.work.touch_local_members(self.view, name);
     }
 
-    /// Takes a Cohort that was observed or removed.
+    /// Handles a Cohort that was observed or removed.
     pub(crate) fn put_cohort(&mut self, name: &str, object: Option<Box<api::Cohort>>, now: Timestamp) {
         let parent = |cohort: Option<&Box<api::Cohort>>| cohort.and_then(|cohort| cohort.spec.parent_name.clone());
         let (left, joined) = (parent(self.view.cohorts().get(name)), parent(object.as_ref()));
@@ -151,7 +151,7 @@ impl QuotaRules<'_> {
         }
     }
 
-    /// Takes a ResourceFlavor that was observed or removed.
+    /// Handles a ResourceFlavor that was observed or removed.
     pub(crate) fn put_flavor(&mut self, name: &str, object: Option<Box<api::ResourceFlavor>>) {
         let old_tier = self.view.capacity_tier_of(name);
         match object {

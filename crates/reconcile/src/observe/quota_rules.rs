@@ -32,14 +32,14 @@ pub struct QuotaRules<'a> {
     pub quota: &'a mut Quota,
     /// Writes under way.
     pub in_flight: &'a mut InFlightWrites,
-    /// The objects to decide about.
+    /// The queue of objects that control decides about.
     pub work: &'a mut WorkQueue,
-    /// Reports to users and operators.
+    /// The reports to users and operators: statuses, events and metrics.
     pub reports: &'a mut Reports,
 }
 
 impl QuotaRules<'_> {
-    /// Takes an observation of a rule about quota and ignores any other. After the call, the caller passes the marked Workloads to the engine.
+    /// Handles an observation of a rule about quota and ignores any other. After a call of `observe`, the caller passes the marked Workloads to the engine.
     pub fn observe(&mut self, observation: Observation, now: Timestamp) {
         match observation {
             Observation::ClusterQueue(change) => {
@@ -110,7 +110,7 @@ impl QuotaRules<'_> {
         }
     }
 
-    /// Takes a WorkloadPriorityClass that was observed or removed.
+    /// Handles a WorkloadPriorityClass that was observed or removed.
     pub(crate) fn put_workload_priority(&mut self, name: &str, object: Option<&api::WorkloadPriorityClass>) {
         for workload in self.view.put_workload_priority(name, object.map(|object| object.value)) {
             self.work.touch(key(Kind::Workload, &workload));
@@ -118,14 +118,14 @@ impl QuotaRules<'_> {
         self.work.touch_all_jobs(self.view);
     }
 
-    /// Takes a PriorityClass that was observed or removed.
+    /// Handles a PriorityClass that was observed or removed.
     pub(crate) fn put_priority(&mut self, name: String, object: Option<&PriorityClass>) {
         let class = object.map(|object| (object.value.unwrap_or_default(), object.global_default.unwrap_or_default()));
         self.view.put_priority_class(name, class);
         self.work.touch_all_jobs(self.view);
     }
 
-    /// Takes a LimitRange that was observed or removed.
+    /// Handles a LimitRange that was observed or removed.
     pub(crate) fn put_limit_range(&mut self, name: Name, object: Option<Box<LimitRange>>) {
         let place = name.0.clone();
         self.view.put_limit_range(name, object);
@@ -133,7 +133,7 @@ impl QuotaRules<'_> {
         self.reshape(Some(&place));
     }
 
-    /// Takes a RuntimeClass that was observed or removed.
+    /// Handles a RuntimeClass that was observed or removed.
     pub(crate) fn put_runtime_class(&mut self, name: String, object: Option<Box<RuntimeClass>>) {
         let overhead = |object: Box<RuntimeClass>| object.overhead.and_then(|overhead| overhead.pod_fixed);
         self.view.put_overhead(name, object.map(|object| overhead(object).unwrap_or_default()));

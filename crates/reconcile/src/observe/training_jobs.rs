@@ -4,8 +4,8 @@ use berth_cache::training_view::TrainingView;
 
 /// The effects of a new state of a TrainingJob on other objects.
 pub struct TrainingNews {
-    /// True if the Workloads of the TrainingJob are to be passed to the engine and decided about again, because the loss at a preemption or the rules for
-    /// them have changed.
+    /// True if the Workloads of the TrainingJob are to be passed to the engine and decided about again, because the work that a preemption would lose has
+    /// changed, or the rules for the Workloads have changed.
     pub concerns_workloads: bool,
     /// True if the TrainingJob has become elastic or not, suspended or not, or has begun to be deleted, or has ended.
     pub is_ruled_otherwise: bool,

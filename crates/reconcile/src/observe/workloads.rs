@@ -1,4 +1,4 @@
-//! A new state of a Workload, and the effects of the new state on statuses and measures.
+//! A new state of a Workload, and the effects of the new state on statuses and metrics.
 
 use berth_cache::WorkloadView;
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use crate::queues::schedule::QueueSchedule;
 use crate::workload::transitions;
 use crate::write::Kind;
 
-/// Marks the statuses of the queues whose quota a Workload holds.
+/// Marks for a write the statuses of the ClusterQueue that the Workload's admission names, and of the Workload's LocalQueue.
 pub fn mark_queues(schedule: &mut QueueSchedule, workload: &WorkloadView, now: Timestamp) {
     if let Some(queue) = workload.status.admission.as_ref().and_then(|admission| admission.cluster_queue.as_ref()) {
         schedule.mark(Kind::ClusterQueue, "", queue, now);
@@ -17,7 +17,7 @@ pub fn mark_queues(schedule: &mut QueueSchedule, workload: &WorkloadView, now: T
     }
 }
 
-/// The measures of the change of a Workload from `old` to `new`, observed at `now`.
+/// The metric changes (`Measure`) for the change of a Workload from `old` to `new`, observed at `now`.
 pub fn measures(ctx: &Context<'_>, old: &WorkloadView, new: &WorkloadView, now: Timestamp) -> Vec<Measure> {
     let local = ctx.settings.local_queue_metrics;
     let mut measures = transitions::measures(old, new, local, (now, ctx.view.timeline()));

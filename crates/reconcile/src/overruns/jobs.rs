@@ -66,7 +66,7 @@ impl<'a> Context<'a> {
         Some(found)
     }
 
-    /// Whether quota is held for this number of pods of a Job. Quota is held for nearly every Job, and then no more is computed.
+    /// Whether quota is held for this number of pods of a Job. Quota is held for the pods of nearly every Job, and then no usage beyond quota is computed.
     fn covers(&self, uid: &str, pods: i64) -> bool {
         let mut held = self.view.workloads().owned_by(uid).filter(|workload| workload.holds_quota());
         held.any(|workload| {
@@ -88,8 +88,9 @@ impl<'a> Context<'a> {
         Some(found)
     }
 
-    /// The carrier of a job's usage: the Workload by which the job runs or waits, or the job itself if the job has no Workload. `asked` is the LocalQueue that
-    /// the job names, `None` if the job does not request quota from Berth. The result is `None` if no carrier can be charged.
+    /// The Workload or job that the engine charges with a job's usage beyond quota: the Workload by which the job runs or waits, or the job itself if the job
+    /// has no Workload. The argument `asked` is the LocalQueue that the job names, `None` if the job does not request quota from Berth. The result of
+    /// `answering` is `None` if neither a Workload nor the job itself can be charged.
     fn answering(
         &self,
         object: &ObjectKey,

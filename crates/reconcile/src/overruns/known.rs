@@ -27,20 +27,20 @@ pub struct Overruns {
 /// Usage beyond quota of one job, pod or group, with its history.
 #[derive(Debug)]
 pub(super) struct Overrun {
-    /// The charge in the engine; `None` if no queue is known for the charge.
+    /// The charge for usage beyond quota in the engine; `None` if no ClusterQueue is known that can be charged.
     pub(super) charge: Option<BeyondSpec>,
     /// Number of pods that run, and number of pods for which quota is held.
     pods: [i64; 2],
     /// Time since when more than twice as many pods run as quota is held for.
     doubled: Option<Timestamp>,
-    /// True if the charged queue has no room for the charge, according to the engine's last answer.
+    /// True if the charged ClusterQueue has no room for the charge, according to the engine's last answer.
     pub(super) crowded: bool,
 }
 
 /// Usage beyond quota of one job, pod or group, as the view shows it.
 #[derive(Debug)]
 pub struct ExcessUsage {
-    /// The charge in the engine; `None` if no queue is known for the charge.
+    /// The charge for usage beyond quota in the engine; `None` if no ClusterQueue is known that can be charged.
     pub charge: Option<BeyondSpec>,
     /// Number of pods that run, and number of pods for which quota is held.
     pub pods: [i64; 2],
@@ -64,24 +64,25 @@ impl Overruns {
         Some((overrun.doubled?, overrun.pods))
     }
 
-    /// Marks the job beside which a stray pod runs for a new count, because the pod was observed or is about to be forgotten. No Job counts a stray pod.
+    /// Marks the job of the Workload by whose quota an odd pod runs for a new count of usage beyond quota, because the odd pod was observed or is about to be
+    /// forgotten.
     pub(crate) fn note_odd_pod(&mut self, view: &View, name: &Name) {
         let workload = view.odd_pods().get(name).and_then(|odd| view.workload_of_odd(&name.0, odd));
         self.note_holder(view, workload);
     }
 
-    /// Marks the job of a Workload for a new count, or the Workload itself if its job is gone.
+    /// Marks the job of a Workload for a new count of usage beyond quota, or the Workload itself if its job is gone.
     fn note_holder(&mut self, view: &View, workload: Option<&WorkloadView>) {
         let holder = |workload: &WorkloadView| workload.owner_key().unwrap_or_else(|| workload.object_key());
         self.note_owner(view, workload.map(holder));
     }
 
-    /// Marks all known usage for a new count after a queue was created or changed, because another queue may be charged now.
+    /// Marks all known usage beyond quota for a new count after a queue was created or changed, because another ClusterQueue may be charged now.
     pub fn charge_again(&mut self) {
         self.unsure.extend(self.known.keys().cloned());
     }
 
-    /// True if the queue of a job, pod or group has room for all usage that is charged to the queue; `None` if nothing runs beyond quota.
+    /// True if the ClusterQueue that is charged for a job, pod or group has room for all usage that is charged to it; `None` if nothing runs beyond quota.
     pub(crate) fn has_room(&self, object: &ObjectKey) -> Option<bool> {
         self.known.get(object).map(|overrun| overrun.charge.is_some() && !overrun.crowded)
     }
@@ -98,7 +99,7 @@ impl Overruns {
         self.unsure.extend(owner_uid.into_iter().chain([object]));
     }
 
-    /// Handles a new version of a job: if the job's number of pods or its way to request quota has changed, marks the job, and the job that it is a part of,
+    /// Handles a newer state of a job: if the job's number of pods or its way to request quota has changed, marks the job, and the job that it is a part of,
     /// for a new count of usage beyond quota.
     pub fn note_job(&mut self, view: &View, object: &ObjectKey, job: &JobState) {
         let old = view.jobs().get(object).filter(|old| old.uid == job.uid);
@@ -121,7 +122,8 @@ impl Overruns {
         self.note_holder(view, Some(old));
     }
 
-    /// Handles a new version of a Workload that was `old` before: marks the Workload's job for a new count if the Workload may hold other quota now.
+    /// Handles a newer state of a Workload whose state before was `old`: marks the Workload's job for a new count of usage beyond quota if the Workload may
+    /// hold other quota now.
     pub fn note_held(&mut self, view: &View, name: &Name, old: Option<&WorkloadView>) {
         let Some(new) = view.workloads().get(name) else { return };
         let same = old.is_some_and(|old| {
@@ -140,14 +142,14 @@ impl Overruns {
         }
     }
 
-    /// Marks a job for a new count after pods that no Job counts were created or have gone; `owner_uid` is the uid of the job of which the pods' Job was a
-    /// part.
+    /// Marks a job for a new count of usage beyond quota after pods that no Job counts were created or have gone; `owner_uid` is the uid of the job of which
+    /// the pods' Job was a part.
     pub(crate) fn note_left_pods(&mut self, view: &View, owner_uid: &str) {
         let object = view.workloads().owned_by(owner_uid).find_map(WorkloadView::owner_key);
         self.note_owner(view, object);
     }
 
-    /// Marks all running jobs and pods for a new count, when this process begins to lead.
+    /// Marks all running jobs and pods for a new count of usage beyond quota, when this process begins to lead.
     pub fn note_all(&mut self, view: &View) {
         for (object, job) in view.jobs().iter().filter(|(_, job)| job.pods > 0) {
             self.note_gone_job(object, job);
@@ -158,7 +160,7 @@ impl Overruns {
         }
     }
 
-    /// Takes the marked jobs, pods and groups, and then the marked Workloads whose jobs are gone, and clears the marks.
+    /// Removes and returns the marked jobs, pods and groups, and then the marked Workloads whose jobs are gone.
     pub fn take_unsure(&mut self) -> impl Iterator<Item = ObjectKey> + use<> {
         let unsure = std::mem::take(&mut self.unsure).into_iter();
         let (workloads, others): (Vec<_>, Vec<_>) = unsure.partition(|object| object.kind == Kind::Workload);
@@ -184,7 +186,7 @@ impl Overruns {
         let charge = found.as_ref().and_then(|found| found.charge.clone());
         if before != charge {
             let gone = before.filter(|old| charge.as_ref().is_none_or(|new| new.carrier != old.carrier));
-            // A job whose Workload has an owner again is charged for the Workload instead.
+            // The charge of a Workload or job does not end if another job, pod or group is charged under the same Workload or job by now.
             let gone = gone.filter(|old| !self.has_carrier(&old.carrier));
             change.charges.extend(gone.as_ref().map(none));
             change.charges.extend(charge.clone());
@@ -206,14 +208,14 @@ impl Overruns {
         change
     }
 
-    /// Whether usage is charged to a carrier, a Workload or job.
+    /// Whether usage beyond quota is charged to the Workload or job with the given uid.
     fn has_carrier(&self, uid: &str) -> bool {
         let mut charged = self.known.values().filter_map(|overrun| overrun.charge.as_ref());
         charged.any(|charge| charge.carrier == uid) || self.outlived.contains_key(uid)
     }
 
-    /// Asks the engine again whether the charged queues have room, and returns the jobs, pods and groups whose answer has changed. The cost is proportional to
-    /// all usage beyond quota, which is nearly always empty.
+    /// Asks the engine again whether the ClusterQueues that are charged for usage beyond quota have room, and returns the jobs, pods and groups whose answer
+    /// has changed. The cost of asking for room is proportional to all usage beyond quota, and nearly always no job has such usage.
     pub fn look_for_room(&mut self, world: &World) -> Vec<ObjectKey> {
         let mut changed = Vec::new();
         for (object, overrun) in &mut self.known {
@@ -237,7 +239,7 @@ impl Overruns {
         let ended: Vec<BeyondSpec> =
             self.outlived.extract_if(.., |uid, _| has_ended(uid)).map(|(_, charge)| charge).collect();
         for charge in &ended {
-            // Other pods may still run beyond the quota of the Workload.
+            // When the charge of a job that is gone ends, other pods may still run beyond the quota of its Workload.
             self.note_holder(view, view.workloads().by_uid(&charge.carrier));
         }
         ended.iter().map(none).collect()
@@ -251,7 +253,7 @@ impl Overrun {
     }
 }
 
-/// A charge of zero, which ends the usage of a carrier.
+/// A charge of zero, which ends the usage beyond quota of a Workload or job in the engine.
 fn none(charge: &BeyondSpec) -> BeyondSpec {
     BeyondSpec { usage: Vec::new(), ..charge.clone() }
 }

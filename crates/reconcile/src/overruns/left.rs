@@ -1,5 +1,6 @@
-//! Usage of pods that outlive their job: the job of their Workload was deleted without its pods. No job counts such pods, so usage beyond quota is charged to
-//! the Workload itself. If the job ran pods beyond its quota when it was deleted, the old charge stays until the pods that are left were counted.
+//! Usage of pods that outlive their job: the job of their Workload was deleted without its pods. No job counts the pods that outlive their job, so their usage
+//! beyond quota is charged to the Workload itself. If the job ran pods beyond its quota when it was deleted, the old charge stays until the pods that are left
+//! were counted.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +12,8 @@ use crate::pod::job_pods::uncovered_odd_pods;
 use crate::write::ObjectKey;
 
 impl Context<'_> {
-    /// Running pods of a Workload that has lost its job. As long as any pod of the deleted job may run, all of the quota counts as used: a query for the pods
-    /// shows only some of them.
+    /// Running pods of a Workload that has lost its job. As long as any pod of the deleted job may run, the full quota of its Workload counts as used: a query
+    /// for the pods shows only some of them.
     pub(super) fn overrun_of_left(&self, object: &ObjectKey) -> Option<Found> {
         let workload = self.view.workloads().get(&(object.namespace.clone(), object.name.clone()))?;
         let job = workload.job_uid.as_deref().filter(|_| workload.owner.is_none() && workload.holds_quota())?;

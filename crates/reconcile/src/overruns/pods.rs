@@ -27,7 +27,7 @@ pub(super) fn place(set: &engine::PodSetSpec, given: &engine::PodSetAssignment) 
 }
 
 impl Overruns {
-    /// Marks a pod that was observed, or is gone, for a new count, but only if the pod or its group may run beyond quota.
+    /// Marks a pod that was observed, or is gone, for a new count of usage beyond quota, but only if the pod or its group may run beyond quota.
     pub(crate) fn note_running_pod(&mut self, view: &View, reclaims: bool, name: &Name) {
         let Some(pod) = view.pods().get(name) else { return };
         let group = group_of(&name.0, pod);
@@ -90,7 +90,7 @@ impl Context<'_> {
         Some(found)
     }
 
-    /// The carrier of a pod's usage: the pod's Workload, or the pod itself, if the pod names a queue and pods are managed.
+    /// The Workload or pod that is charged with a pod's usage: the pod's Workload, or the pod itself, if the pod names a LocalQueue and pods are managed.
     fn found_of(&self, name: &Name, pod: &PodState, workload: Option<&WorkloadView>, uid: &str) -> Option<Found> {
         let queue = match workload {
             Some(workload) if workload.unreadable => return None,

@@ -9,10 +9,10 @@ pub(super) fn running(pods: i64) -> Value {
     changed(job("a"), json!({"spec": {"suspend": false}, "status": {"active": pods}}))
 }
 
-/// Charge of a job: its queue and milli cpus.
+/// Charge of a job: the charged ClusterQueue, and the amount in milli cpus.
 type Charged = Option<(String, i64)>;
 
-/// Pods that run and pods with quota, with the charge in milli cpus and the queue.
+/// Pods that run and pods with quota, with the charge in milli cpus and the charged ClusterQueue.
 fn usage(state: &State) -> Option<([i64; 2], Charged)> {
     let found = usage_of(&state.context(), &named(Kind::JOB, "a"))?;
     let cpu = |charge: BeyondSpec| {
@@ -43,7 +43,8 @@ fn pods_beyond_job_quota_are_charged_to_its_queue() {
     assert_eq!(usage(&State::new()), None, "there is no such job");
 }
 
-/// A user who may make LocalQueues could take the quota of a queue that takes nothing of the namespace.
+/// If a ClusterQueue were charged for a namespace that its `namespaceSelector` excludes, a user who may make LocalQueues there could take the quota of the
+/// ClusterQueue.
 #[test]
 fn queue_that_excludes_the_namespace_is_not_charged() {
     let closed = changed(

@@ -1,4 +1,4 @@
-//! The case of a decision about a pod, and events about the pod.
+//! The input of a decision about a pod, and events about the pod.
 
 use berth_cache::Name;
 use berth_jobs::pods::{POD_REPORTER, PodState};

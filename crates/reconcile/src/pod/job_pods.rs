@@ -1,6 +1,6 @@
-//! Decisions about odd pods: pods of a job that no Job counts, and pods that request more than at their creation. The Job has replaced a pod of the first
-//! kind: the pod gets the reason in its status and is deleted, and no quota of its Workload is given back until the pod is gone. For a pod of the second
-//! kind, the Workload is evicted like a victim if its queue has no room for the excess.
+//! Decisions about odd pods: pods of a job that no Job counts, and pods that request more than at their creation. For an odd pod that no Job counts, the Job
+//! has created another pod: the odd pod gets the reason in its status and is deleted, and no quota of its Workload is given back until the odd pod is gone. For
+//! a pod that requests more than at its creation, the Workload is evicted like a victim if its queue has no room for the additional requests.
 
 use berth_api::conditions::{own_reasons, reasons};
 use berth_cache::job_pods::{Look, OddPod};
@@ -52,7 +52,7 @@ pub(crate) fn decide(ctx: &Context<'_>, name: &Name, now: Timestamp) -> Decision
 }
 
 /// Replaces a decision that gives back quota of a Workload by a wait, as long as pods of the Workload run that no Job counts. A decision that gives back no
-/// quota is returned unchanged.
+/// quota of the Workload is returned unchanged.
 pub(crate) fn after_uncovered_odd_pods(ctx: &Context<'_>, decision: Decision, now: Timestamp) -> Decision {
     if ctx.view.odd_pods().is_empty() && ctx.view.ending_pods().is_empty() {
         return decision;
@@ -83,7 +83,7 @@ pub(crate) fn after_uncovered_odd_pods(ctx: &Context<'_>, decision: Decision, no
     decision
 }
 
-/// The odd pods of a Workload that run beside the pods that its Jobs count, and that are to be deleted.
+/// The odd pods of a Workload that run in addition to the pods that its Jobs count, and that are to be deleted.
 pub(crate) fn uncovered_odd_pods<'a>(
     ctx: &'a Context<'a>,
     workload: &'a WorkloadView,
@@ -100,7 +100,8 @@ fn is_uncovered_odd_pod(ctx: &Context<'_>, odd: &OddPod, workload: &WorkloadView
     let is_named = odd.pod.named.iter().any(|uid| job.contains(&Some(&**uid)));
     let is_ours = match workload.owner_key() {
         Some(owner_key) => owner_key.kind.is_admitted_with_pods(),
-        // A Workload that has no owner any more had a job that was deleted without its pods; a Workload of any other kind is ignored.
+        // A Workload without an owner had a job that was deleted without its pods if the Workload has the label with the job's uid, or if the odd pod was
+        // observed to lose its Job; other odd pods of such Workloads are ignored.
         None => owner.is_none() && (odd.witnessed || workload.job_uid.is_some()),
     };
     if !is_ours || !odd.witnessed && workload.is_finished() {

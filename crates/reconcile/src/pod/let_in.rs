@@ -71,7 +71,7 @@ impl PodCase<'_> {
     }
 }
 
-/// The pods that were let in and request quota, with their uids. The cost grows with the number of let-in pods, and there are nearly always none.
+/// The pods that were let in and request quota, with their uids. The cost of `tried` grows with the number of let-in pods, and there are nearly always none.
 pub fn tried(ctx: &Context<'_>) -> Vec<(Name, Box<str>)> {
     let asks = |name: &Name, pod: &PodState| {
         let managed = ctx.settings.job_kinds.contains(&Kind::Pod) && ctx.manages(&name.0);
@@ -97,8 +97,8 @@ impl Context<'_> {
         trials.is_over(pod, now, true) || (trials.is_over(pod, now, false) && !self.has_room_for_pod(name, pod))
     }
 
-    /// Whether the queue has room for the usage of a pod or of the pod's group: the Workload holds quota for the usage, or the queue is charged with the
-    /// usage and is not overdrawn.
+    /// Whether the ClusterQueue of a pod, or of its group, has room for the usage: the Workload holds quota for the usage, or the ClusterQueue is charged with
+    /// the usage and is not overdrawn.
     fn has_room_for_pod(&self, name: &Name, pod: &PodState) -> bool {
         let group = group_of(&name.0, pod);
         let object = group.as_ref().map_or_else(|| key(Kind::Pod, name), |group| key(Kind::PodGroup, group));

@@ -82,8 +82,8 @@ fn unknown_role(case: &PodCase<'_>, workload: &WorkloadView) -> Decision {
     Decision::event(case.notice(EventType::Warning, own_reasons::ROLE_NOT_FOUND, text))
 }
 
-/// The event about an excess pod of a group. An excess pod is deleted, unless a controller would create it again; such a pod waits while other pods of the
-/// group run.
+/// The event about an excess pod of a group. An excess pod is deleted, unless a controller would create it again; in that case, the excess pod waits while
+/// other pods of the group run.
 fn without_place(case: &PodCase<'_>, workload: &WorkloadView) -> Decision {
     let Some(group) = case.ctx.view.pods().group(&workload.key()) else { return Decision::Done };
     let role = group.tally.role(case.pod.role());

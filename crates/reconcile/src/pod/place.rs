@@ -1,4 +1,4 @@
-//! A pod that Kueue has started without its topology assignment: Berth adds the assignment, or evicts the Workload.
+//! If Kueue has started a pod without its topology assignment, Berth adds the assignment to the pod, or evicts the Workload.
 
 use std::collections::BTreeMap;
 use std::iter;

@@ -15,7 +15,7 @@ use crate::job::altered::evict_and_pause;
 
 impl PodCase<'_> {
     /// Stops a pod of a group that runs without being admitted, or that requests more than the admission gives it; `None` if the pod runs as admitted. After
-    /// the stop of such a pod, another pod can start in its place.
+    /// the stop of a pod that has no right to run, another pod of the group can start in its place.
     pub(super) fn without_right(&self, workload: &WorkloadView) -> Option<Decision> {
         let role = self.pod.role();
         if workload.sizes().all(|(known, _)| known != role) {
@@ -33,14 +33,16 @@ impl PodCase<'_> {
         Some(evict_and_pause(self.ctx, workload, self.now, (own_reasons::POD_RESIZED, &text)))
     }
 
-    /// Text about the amount by which a running pod exceeds its admitted requests; `None` if it does not, or its queue has room for the excess.
+    /// Text about the amount by which the running pod exceeds its admitted requests; `None` if the pod does not, or if its queue has room for the additional
+    /// requests.
     fn outgrown(&self, workload: &WorkloadView) -> Option<String> {
         let asked = self.ctx.view.pods().asked(self.name)?;
         outgrown(self.ctx, workload, (self.pod.role(), asked), &self.name.1)
     }
 }
 
-/// Text about the amount by which a running pod of a role exceeds its admitted requests; `None` if it does not, or its queue has room for the excess.
+/// Text about the amount by which a running pod of a role exceeds its admitted requests; `None` if the pod does not, or if its queue has room for the
+/// additional requests.
 pub(crate) fn outgrown(
     ctx: &Context<'_>,
     workload: &WorkloadView,
@@ -60,8 +62,8 @@ pub(crate) fn outgrown(
     ))
 }
 
-/// The resource of which a pod requests more than its pod set gives. LimitRanges, overheads and the configuration may have changed since the admission, so a
-/// pod exceeds its pod set only if it requests more than the present requests of the pod set and more than the admitted amount.
+/// The resource of which a pod requests more than its admitted pod set gives to each pod. LimitRanges, overheads and the configuration may have changed since
+/// the admission, so a pod exceeds its pod set only if it requests more than the present requests of the pod set and more than the admitted amount.
 pub(crate) fn beyond(workload: &WorkloadView, role: &str, asked: &PodSetNeeds) -> Option<Excess> {
     let asks = workload.shape.pod_sets.iter().find(|set| set.name == role)?;
     let given = workload.given().find(|set| set.effective_name() == role);

@@ -1,5 +1,5 @@
-//! Trials of let-in pods, which run without a review because Berth did not answer when they were created. A let-in pod is marked as managed, is charged to
-//! its queue at once, and gets a short trial. A pod that gets no quota within its trial is stopped (`docs/departures/0064-pods-let-in-without-a-review.md`).
+//! Trials of let-in pods, which run without a review because Berth did not answer when they were created. A let-in pod is marked as managed, is charged to its
+//! ClusterQueue at once, and gets a short trial. A pod that gets no quota within its trial is stopped (`docs/departures/0064-pods-let-in-without-a-review.md`).
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,11 +10,11 @@ use berth_jobs::pods::PodState;
 use jiff::Timestamp;
 
 /// Duration of a trial in milliseconds, from the first observation of the pod by a leader. The writes before an admission (the mark, the Workload, the
-/// reservation) take one round trip each, and a plan takes some milliseconds. Usage beyond quota may last ten seconds: five seconds of trial, and five
-/// seconds for the end of the pod.
+/// reservation) take one round trip each, and a plan takes some milliseconds. Usage beyond quota of a let-in pod may last ten seconds: five seconds of trial,
+/// and five seconds for the end of the pod.
 const TRIAL_MS: i64 = 5_000;
-/// Duration in milliseconds of a trial while the queue has room for everything that it is charged with. The longer trial does no harm, because no pod runs
-/// beyond quota, and after an outage many writes may wait for a busy API server.
+/// Duration in milliseconds of a trial while the ClusterQueue of the let-in pod has room for everything that it is charged with. The longer trial in a
+/// ClusterQueue with room does no harm, because no pod runs beyond quota, and after an outage many writes may wait for a busy API server.
 const TRIAL_WITH_ROOM_MS: i64 = 60_000;
 /// Time in milliseconds for which the beginning of a trial is remembered after the pod was last observed, so that a pod that disappears by a change of its
 /// labels gets no second trial.
@@ -30,7 +30,7 @@ impl Trials {
         self.0.clear();
     }
 
-    /// Whether the trial of a pod is over; `has_room` selects the longer duration, for a queue with room.
+    /// Whether the trial of a pod is over; `has_room` selects the longer duration, for a ClusterQueue with room.
     pub(super) fn is_over(&self, pod: &PodState, now: Timestamp, has_room: bool) -> bool {
         let time = if has_room { TRIAL_WITH_ROOM_MS } else { TRIAL_MS };
         self.0.get(&pod.uid).is_some_and(|began| after(*began, time) <= now)
@@ -41,7 +41,7 @@ impl Trials {
         self.0.is_empty()
     }
 
-    /// Begins the trials of newly observed pods, and forgets the trials of pods that are gone. The result has the times at which the new trials end.
+    /// Begins the trials of newly observed pods, and forgets the trials of pods that are gone. The result of `begin` has the times at which the new trials end.
     pub fn begin(&mut self, tried: Vec<(Name, Box<str>)>, now: Timestamp) -> Vec<(Name, Timestamp)> {
         let there: BTreeSet<&str> = tried.iter().map(|(_, uid)| &**uid).collect();
         self.0.retain(|uid, began| there.contains(&**uid) || after(*began, KEPT_MS) > now);

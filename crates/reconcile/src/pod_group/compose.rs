@@ -62,7 +62,7 @@ impl PodGroupCase<'_> {
         self.event(event_reasons::ERR_WORKLOAD_COMPOSE, problem)
     }
 
-    /// The reason why the pods cannot form one group; `None` if they can.
+    /// The reason why the pods of a group contradict each other, so that no Workload can be made of them; `None` if they agree.
     fn disagreement(&self, name: &str, first: &PodState, size: i32) -> Option<String> {
         let roles = self.tally().counting_roles().count();
         if roles > MOST_ROLES {

@@ -29,7 +29,8 @@ const ELSE: &str = "the label kueue.x-k8s.io/priority-class holds, else the prio
 /// The reason and the text of an event.
 type EventText = (&'static str, String);
 
-/// The first value of a label of a Workload that is to be created, in the order of `label_values`.
+/// The first value of a label in a Workload that is to be created: the pod templates of the Workload come first, in their order, and the Workload itself comes
+/// last.
 fn label_of<'a>(made: &'a api::Workload, key: &str) -> Option<&'a str> {
     let of = |metadata: &'a ObjectMeta| metadata.labels.as_ref()?.get(key).map(String::as_str);
     let of_pods = made.spec.pod_sets.iter().find_map(|set| of(set.template.metadata.as_ref()?));
@@ -37,8 +38,8 @@ fn label_of<'a>(made: &'a api::Workload, key: &str) -> Option<&'a str> {
 }
 
 impl Context<'_> {
-    /// The capacity tiers that the policy of a Workload's queue gives the Workload because of a label; `None` if the queue decides. `pod_sets` are the pod sets
-    /// for the engine: pods that select a kind of capacity have made their choice.
+    /// The capacity tiers that the QueuePolicy of a Workload's ClusterQueue gives the Workload because of a label; `None` if no label of the Workload gives
+    /// tiers. If one of `pod_sets`, the pod sets in the engine's type, selects a kind of capacity itself, the label has no effect on the tiers.
     pub(crate) fn tiers_by_label(
         &self,
         workload: &WorkloadView,
@@ -183,8 +184,9 @@ impl Context<'_> {
         self.class_of(workload).filter(|_| !prebuilt)?.err()
     }
 
-    /// A warning about a JobSet whose selectors are overridden while a runner of AxLearn's bastion supervises the JobSet. The runner reads the tier from the
-    /// selectors, and makes the JobSet anew when the tier differs from the expected tier. The runner does not change a JobSet of tier `disabled`.
+    /// A warning about a JobSet whose selectors are overridden while a runner of AxLearn's bastion supervises the JobSet. AxLearn's bastion runner reads the
+    /// tier from the node selectors, and makes the JobSet anew when the tier differs from the tier that it expects. AxLearn's bastion runner does not change a
+    /// JobSet of tier `disabled`.
     fn watched(&self, workload: &WorkloadView) -> Option<EventText> {
         let is_job_set = workload.owner.as_ref().is_some_and(|owner| owner.kind == Kind::JOB_SET.name());
         if !is_job_set || !self.overrides_selectors(workload) {

@@ -1,4 +1,4 @@
-//! The limits of admission that a policy sets for the Workloads of its queues.
+//! The limits of admission that a QueuePolicy sets for the Workloads of its ClusterQueues.
 
 use berth_cache::WorkloadView;
 use berth_cache::policy_rules::{Limits, fields};

@@ -1,4 +1,4 @@
-//! The status of a QueuePolicy: the queues to which the policy applies, the jobs in each tier, and the flavors that are out of stock.
+//! The status of a QueuePolicy: the ClusterQueues to which the policy applies, the jobs in each tier, and the flavors that are out of stock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +54,8 @@ pub(crate) fn status(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Opti
     ))
 }
 
-/// The condition `Active` of a policy, which is true if all fields of the policy have effect on the queues that it claims: status, reason and message.
+/// The condition `Active` of a QueuePolicy (status, reason and message), which is true if all fields of the policy have effect on the ClusterQueues that it
+/// claims.
 fn active_condition(
     ctx: &Context<'_>,
     policy: &Policy,

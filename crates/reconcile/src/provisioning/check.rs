@@ -1,7 +1,8 @@
 //! The admission check that requests capacity from an autoscaler: its PodTemplates, its ProvisioningRequest, and the effect of the answer.
 //!
-//! A ProvisioningRequest belongs to one attempt of one Workload with one reservation. The Workload makes the PodTemplates and then the ProvisioningRequest, and
-//! copies the answer into the state of its check. The ProvisioningRequest becomes the owner of the PodTemplates, and is deleted when no Workload needs it.
+//! A ProvisioningRequest belongs to one attempt of one Workload with one reservation. A decision about a Workload creates the PodTemplates and then the
+//! ProvisioningRequest, and copies the autoscaler's answer into the state of the Workload's admission check. The ProvisioningRequest becomes the owner of the
+//! PodTemplates, and is deleted when no Workload needs it.
 
 use std::fmt;
 
@@ -56,7 +57,8 @@ enum AskError {
 }
 
 impl AskError {
-    /// Whether the reason may pass, because a flavor is missing. With any other reason, the Workload could never start with its admission.
+    /// Whether the obstacle to describing the Workload's pods for an autoscaler may pass, because a flavor is missing. If the pods cannot be described for a
+    /// cause other than a missing flavor, the Workload could never start with its admission.
     fn passes(&self) -> bool {
         matches!(self, Self::Placement(error) if error.passes())
     }
@@ -185,13 +187,14 @@ impl CheckCase<'_> {
         berth_jobs::requested_pods(&sets, &places, &limits, config).map_err(AskError::Placement)
     }
 
-    /// The time of the reservation for which objects are made.
+    /// The time of the Workload's reservation for which its ProvisioningRequest and PodTemplates are created.
     fn reserved_at(&self) -> String {
         let at = since(&self.workload.status.conditions, types::QUOTA_RESERVED, "True").unwrap_or(self.now);
         seconds(at).to_string()
     }
 
-    /// Whether an object was made for the present reservation. Objects that Kueue made do not record their reservation, and count as current.
+    /// Whether a ProvisioningRequest or PodTemplate was created for the Workload's present reservation. ProvisioningRequests and PodTemplates that Kueue
+    /// created do not record their reservation, and count as current.
     fn is_current(&self, metadata: &ObjectMeta) -> bool {
         let reserved_at_noted = metadata.annotations.as_ref().and_then(|all| all.get(labels::RESERVED_AT));
         reserved_at_noted.is_none_or(|reserved_at_noted| *reserved_at_noted == self.reserved_at())
@@ -212,8 +215,8 @@ impl CheckCase<'_> {
         (!good).then(|| delete(Purpose::WithdrawPodTemplate, Kind::PodTemplate, &name, &template.metadata))
     }
 
-    /// Reports in the check that an object cannot be made, because an object of another client has the name. Berth tries to create the object again
-    /// nevertheless.
+    /// Reports in the state of the Workload's admission check that an object cannot be made, because an object of another client has the name. Berth tries
+    /// again to create the ProvisioningRequest or PodTemplate even if an object of another client has the name.
     fn in_the_way(&self, next: &Decision) -> Option<Decision> {
         let Decision::Write(draft) = next else { return None };
         let refusal = self.ctx.in_flight.refusal(&self.workload.object_key());

@@ -19,7 +19,7 @@ use crate::workload::blocked::may_queue;
 
 pub(crate) use gone::Gone;
 
-/// An amount as Prometheus shows it: cpu in cores. Beyond 2^53 the last digits are lost, as in every client.
+/// An amount as Prometheus shows it: cpu in cores. An amount beyond 2^53 loses its last digits, as in every client of Prometheus.
 #[allow(clippy::cast_precision_loss, reason = "figures for people")]
 pub(crate) fn shown(resource: &str, amount: Amount) -> f64 {
     if amount == Amount::UNLIMITED {
@@ -47,7 +47,7 @@ impl Gauges {
 }
 
 impl<'a> Context<'a> {
-    /// The gauges of all queues, and the gauges of control's own health. The cost grows with the number of Workloads.
+    /// The gauges of all queues, and the gauges of control's own health. The cost of computing the gauges grows with the number of Workloads.
     pub fn figures(&self) -> Figures {
         let mut gauges = Gauges::default();
         let (finished, finished_locally) = self.finished();
@@ -70,7 +70,7 @@ impl<'a> Context<'a> {
         if self.settings.engine.fair_sharing.is_some() {
             for name in self.view.cohorts().keys() {
                 if let Some(share) = self.quota.world().share(name, false, &BTreeMap::new()) {
-                    // The share is neither rounded nor made finite, as in Kueue (docs/departures/0015-share-gauges.md).
+                    // The weighted share of a Cohort is neither rounded nor made finite in its gauge, as in Kueue (docs/departures/0015-share-gauges.md).
                     gauges.put("kueue_cohort_weighted_share", vec![("cohort", name.clone())], share.share.value());
                 }
             }

@@ -18,10 +18,10 @@ const LONGEST_MS: i64 = 5_000;
 /// The times at which statuses are due.
 #[derive(Debug, Default)]
 pub struct QueueSchedule {
-    /// The due times by key. The table has no order, and is never iterated.
+    /// The due times by key. The table of due times has no order, and no code iterates over the table.
     due: HashTable<(ObjectKey, Due)>,
-    /// The times at which each object is looked at next. The time of an object is not later than its due time; a mark postpones the due time and does not
-    /// change this set.
+    /// The times at which each object is looked at next. The time at which an object is looked at is not later than its due time; a further mark postpones the
+    /// object's due time and leaves the time of the look unchanged.
     by_time: BTreeSet<(Timestamp, ObjectKey)>,
 }
 
@@ -40,8 +40,8 @@ fn hash_of((key, _): &(ObjectKey, Due)) -> u64 {
 }
 
 impl QueueSchedule {
-    /// Marks the objects whose figures changed in the engine, and the policies of the ClusterQueues among these objects. `shares` is true if statuses show fair
-    /// shares, which depend on lending and usage in the whole cohort tree.
+    /// Marks for a write the statuses of the objects whose figures changed in the engine, and of the QueuePolicies of the ClusterQueues among these objects.
+    /// `shares` is true if statuses show fair shares, which depend on lending and usage in the complete cohort tree.
     pub fn mark_changed(&mut self, view: &View, changed: Changed, shares: bool, now: Timestamp) {
         for name in changed.cluster_queues {
             for policy in view.claims().get(&*name).iter().flat_map(|claim| &claim.of) {
@@ -57,10 +57,10 @@ impl QueueSchedule {
         }
     }
 
-    /// Marks an object whose figures changed; `namespace` is empty for kinds without namespaces.
+    /// Marks for a write the status of an object whose figures changed; `namespace` is empty for kinds without namespaces.
     pub(crate) fn mark(&mut self, kind: Kind, namespace: &str, name: &str, now: Timestamp) {
         let hash = hash(kind, namespace, name);
-        // Most marked objects are marked already: their names are not copied.
+        // Most marked objects are marked already, and the names of such an object are not copied again.
         let is_it = |(key, _): &(ObjectKey, Due)| key.kind == kind && key.name == name && key.namespace == namespace;
         if let Some((_, due)) = self.due.find_mut(hash, is_it) {
             due.at = after(now, QUIET_MS).min(after(due.first, LONGEST_MS));
@@ -72,7 +72,7 @@ impl QueueSchedule {
         self.due.insert_unique(hash, (key, Due { first: now, at }), hash_of);
     }
 
-    /// Marks an object by its key.
+    /// Marks for a write the status of the object with a key.
     pub fn mark_key(&mut self, key: &ObjectKey, now: Timestamp) {
         self.mark(key.kind, &key.namespace, &key.name, now);
     }
@@ -113,7 +113,7 @@ mod tests {
         Timestamp::from_millisecond(1_700_000_000_000 + ms).unwrap()
     }
 
-    /// The times at which an object is due that is marked at the times `marks`.
+    /// The times at which the status of an object is due if the object is marked at the times `marks`.
     fn due(marks: &[i64]) -> Vec<i64> {
         let (mut schedule, mut due) = (QueueSchedule::default(), Vec::new());
         for ms in 0..20_000 {

@@ -107,7 +107,7 @@ fn status_of_a_queue_counts_quota_and_workloads() {
     );
 }
 
-/// A status that says all already is not written again.
+/// A status that already shows all figures is not written again.
 #[test]
 fn status_of_a_queue_is_written_where_it_differs() {
     let key = cluster_key(Kind::ClusterQueue, "cq");

@@ -40,7 +40,7 @@ pub struct InFlightWrite {
 #[derive(Clone, Copy, Debug)]
 struct Awaited {
     version: u64,
-    /// `None` if the version is known to exist; otherwise the end of the wait for a version that a conflict suggests.
+    /// The time at which the wait for a version ends that was only suspected because of a conflict; `None` if the version is known to exist.
     until: Option<Timestamp>,
 }
 
@@ -83,8 +83,9 @@ const MOST_CREATIONS: usize = 64;
 const MOST_CREATION_BYTES: usize = 8 << 20;
 /// Delay in milliseconds after the first failed write of an object.
 const FIRST_DELAY_MS: i64 = 200;
-/// Time in milliseconds for which a newer version is awaited after a conflict. This wait after a conflict is longer than the usual lag of a watch, because
-/// giving up too early costs a request. A conflict without a newer version comes from a component between Berth and the store.
+/// Time in milliseconds for which a newer version is awaited after a conflict. The wait for a newer version after a conflict is longer than the usual lag of a
+/// watch, because giving up too early costs a request. A conflict after which no newer version of the object is observed comes from a component between Berth
+/// and the API server's store.
 const CONFLICT_PATIENCE_MS: i64 = 3_000;
 /// Maximum delay in milliseconds between two tries of a write; a change of the object ends the delay early.
 const LONGEST_DELAY_MS: i64 = 60_000;
@@ -92,8 +93,8 @@ const LONGEST_DELAY_MS: i64 = 60_000;
 /// Number of failed writes in a row from which on a conflict with another writer does not explain the failures.
 const SEVERAL: u32 = 3;
 
-/// Time in milliseconds for which a Workload preempts no other Workload after its reservation was refused. Without this time, the victims of such a Workload
-/// would be evicted again with each of its tries.
+/// Time in milliseconds for which a Workload preempts no other Workload after its reservation was refused. If a Workload with a refused reservation could
+/// preempt, its victims would be evicted again with each of its tries.
 const REFUSED_MS: i64 = 3_600_000;
 
 /// Time in milliseconds after the end of a back-off for which the back-off counts for the length of the next one.
@@ -105,7 +106,7 @@ impl InFlightWrites {
         &self.unresolved
     }
 
-    /// Unresolved writes, to be changed. The other fields do not follow a change of the unresolved writes.
+    /// Unresolved writes, as a mutable reference. No other field of `InFlightWrites` follows a change of the unresolved writes.
     pub(crate) fn unresolved_mut(&mut self) -> &mut UnresolvedWrites {
         &mut self.unresolved
     }
@@ -115,7 +116,7 @@ impl InFlightWrites {
         self.unresolved.note_applied(key);
     }
 
-    /// Whether the object must be left alone now, because a write is under way or the result of a write was not observed yet.
+    /// Whether control must make no decision about the object now, because a write is under way or the result of a write was not observed yet.
     pub fn busy(&self, key: &ObjectKey) -> bool {
         self.sent.contains_key(key) || self.awaited.contains_key(key)
     }
@@ -131,12 +132,13 @@ impl InFlightWrites {
         self.sent.get(key)
     }
 
-    /// End of the object's back-off, if the end is yet to come.
+    /// Time at which the object's back-off is over, if that time is yet to come.
     pub fn backing_off(&self, key: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
         self.backoffs.get(key).map(|backoff| backoff.until).filter(|until| *until > now)
     }
 
-    /// End of the object's back-off for writes. The answer "not yet" to a query about an object delays further queries only, and not the object's writes.
+    /// Time at which the object's back-off for writes is over. The answer "not yet" to a query about an object delays further queries only, and not the
+    /// object's writes.
     pub fn backing_off_from_writes(&self, key: &ObjectKey, now: Timestamp) -> Option<Timestamp> {
         self.backing_off(key, now).filter(|_| self.backoffs.get(key).is_some_and(|backoff| backoff.attempts > 0))
     }
@@ -146,7 +148,7 @@ impl InFlightWrites {
         self.backoffs.get(key).is_some_and(|backoff| backoff.until > now && backoff.attempts >= SEVERAL)
     }
 
-    /// The earliest end of a back-off of any object.
+    /// The earliest time at which a back-off of any object is over.
     pub fn next_retry(&self, now: Timestamp) -> Option<Timestamp> {
         self.backoffs.values().map(|backoff| backoff.until).filter(|until| *until > now).min()
     }
@@ -185,8 +187,8 @@ impl InFlightWrites {
         id
     }
 
-    /// Adds the size of the body of a write that has begun. Only the bodies of created and updated Workloads count, because such a body repeats everything
-    /// that a user wrote.
+    /// Adds the size of the body of a write that has begun. Only the bodies of created and updated Workloads count in the size of writes under way, because
+    /// such a body repeats everything that a user wrote.
     pub fn weigh(&mut self, key: &ObjectKey, bytes: usize) {
         let repeats = |purpose| matches!(purpose, Purpose::CreateWorkload | Purpose::UpdateWorkload);
         let Some(write) = self.sent.get_mut(key).filter(|write| repeats(write.purpose)) else { return };
@@ -239,7 +241,7 @@ impl InFlightWrites {
         self.awaited.insert(key, Awaited { version, until: None });
     }
 
-    /// Awaits a version newer than `version` after a conflict; returns the end of the wait.
+    /// Awaits a version newer than `version` after a conflict; returns the time at which the wait is over.
     pub fn suspect(&mut self, key: ObjectKey, version: u64, now: Timestamp) -> Timestamp {
         let until = after(now, CONFLICT_PATIENCE_MS);
         self.awaited.insert(key, Awaited { version: version.saturating_add(1), until: Some(until) });
@@ -327,7 +329,7 @@ impl InFlightWrites {
         self.refusals.get(origin)
     }
 
-    /// Notes a failed write: doubles the object's back-off, and returns the end of the back-off.
+    /// Notes a failed write: doubles the object's back-off, and returns the time at which the back-off is over.
     pub fn failed(&mut self, key: &ObjectKey, now: Timestamp, at_least_ms: i64) -> Timestamp {
         self.first_creations.remove(key);
         let attempts = self.backoffs.get(key).map_or(0, |backoff| backoff.attempts);
@@ -338,14 +340,14 @@ impl InFlightWrites {
         until
     }
 
-    /// Backs off after the answer "not yet"; such a back-off does not grow.
+    /// Backs off after the answer "not yet" to a query; such a back-off does not grow.
     pub fn pause(&mut self, key: &ObjectKey, now: Timestamp, millis: i64) -> Timestamp {
         let until = after(now, millis);
         self.backoffs.insert(key.clone(), Backoff { until, attempts: 0 });
         until
     }
 
-    /// Ends the object's back-off no later than at `end`.
+    /// Shortens the object's back-off so that it is over at `end` at the latest.
     pub fn not_beyond(&mut self, key: &ObjectKey, end: Timestamp) {
         if let Some(backoff) = self.backoffs.get_mut(key) {
             backoff.until = backoff.until.min(end);

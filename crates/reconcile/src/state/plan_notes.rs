@@ -31,8 +31,8 @@ struct Failing {
 }
 
 impl Failing {
-    /// Sets the planned admission aside if that is due; true if the admission was set aside now. While the API server makes no writes at all, no plan is set
-    /// aside, because no other Workload could be admitted.
+    /// Sets the planned admission aside after several unanswered writes, if the API server has made other writes since the first of them; true if the admission
+    /// was set aside now. While the API server makes no writes at all, no plan is set aside, because no other Workload could be admitted.
     fn set_aside(&mut self, made: u64) -> bool {
         let due = !self.is_aside && self.times >= SEVERAL && made > self.since;
         self.is_aside |= due;
@@ -41,7 +41,7 @@ impl Failing {
 }
 
 impl PlanNotes {
-    /// Whether there is neither a planned admission nor an eviction.
+    /// Whether the Workload has no planned admission and no planned eviction, and no note that the API server refused an eviction.
     pub fn is_empty(&self) -> bool {
         self.admission.is_none() && self.eviction.is_none() && !self.is_eviction_refused
     }
@@ -84,7 +84,7 @@ impl PlanNotes {
         failing.set_aside(made)
     }
 
-    /// Takes the number of writes that the API server has made; true if the planned admission is set aside because of this number.
+    /// Handles the number of writes that the API server has made; true if the planned admission is set aside because of this number.
     pub(crate) fn note_made(&mut self, made: u64) -> bool {
         let failing = self.admission.as_mut().and_then(|planned| planned.failing.as_mut());
         failing.is_some_and(|failing| failing.set_aside(made))

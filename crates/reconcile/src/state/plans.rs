@@ -97,7 +97,7 @@ impl Plans {
         self.filled_at
     }
 
-    /// Time since which the next plan is delayed: `now` if the plan was not delayed before or the clock was set back.
+    /// Delays the next plan, and returns the time since which the plan is delayed, which is `now` if the plan was not delayed before or the clock was set back.
     pub fn delay(&mut self, now: Timestamp) -> Timestamp {
         let since = self.delayed_since.map_or(now, |since| since.min(now));
         self.delayed_since = Some(since);
@@ -156,7 +156,7 @@ mod tests {
         assert!(plans.made(&mut all));
         assert!(!plans.made(&mut all) && !plans.unanswered(&mut all, "a"), "once");
         assert_eq!((under_way(&all), planned(&all)), (1, 2));
-        // Writes that the API server made before the first unanswered write of a plan do not set the plan aside.
+        // Writes that the API server made before the first unanswered write of a planned admission do not set the admission aside.
         let mut unanswered = |uid| plans.unanswered(&mut all, uid);
         assert!(!unanswered("b") && !unanswered("b") && !unanswered("b"));
         assert_eq!(under_way(&all), 1);

@@ -11,7 +11,7 @@ use crate::state::work_queue::WorkQueue;
 use crate::write::{Kind, ObjectKey, cluster_key, key};
 
 impl WorkQueue {
-    /// Marks all observed objects that control decides about.
+    /// Marks for a decision all observed objects that control decides about.
     pub fn touch_all(&mut self, view: &View) {
         let jobs = view.jobs().keys().cloned();
         let workloads = view.workloads().keys().map(|name| key(Kind::Workload, &name));
@@ -29,14 +29,14 @@ impl WorkQueue {
         }
     }
 
-    /// Marks all jobs, because any of them may wait for a priority class.
+    /// Marks all jobs for a decision, because any of them may wait for a priority class.
     pub(crate) fn touch_all_jobs(&mut self, view: &View) {
         self.extend(view.jobs().keys().cloned());
         self.extend(view.pod_keys(None));
         self.extend(view.training().keys().map(|name| key(Kind::TrainingJob, name)));
     }
 
-    /// Marks the jobs of a namespace, because an object on which they depend has changed.
+    /// Marks the jobs of a namespace for a decision, because an object on which they depend has changed.
     pub(crate) fn touch_jobs_of(&mut self, view: &View, namespace: &str) {
         self.extend(view.jobs_in(namespace).cloned());
         self.extend(view.pod_keys(Some(namespace)));
@@ -55,36 +55,36 @@ impl WorkQueue {
         view.workloads().owned_by(owner_uid).for_each(|workload| self.mirror(workload.key()));
     }
 
-    /// Marks the Workloads that an owner controls.
+    /// Marks for a decision the Workloads that an owner controls.
     pub fn touch_owned_by(&mut self, view: &View, uid: &str) {
         self.extend(view.workloads().owned_by(uid).map(|workload| workload.object_key()));
     }
 
-    /// Marks the Jobs of a namespace whose controller has the given uid.
+    /// Marks for a decision the Jobs of a namespace whose controller has the given uid.
     pub fn touch_jobs_below(&mut self, view: &View, namespace: &str, uid: &str) {
         self.extend(view.jobs().controlled_by(namespace, uid).map(|(job, _)| job.clone()));
     }
 
-    /// Marks the odd pods of a namespace, because a Job or a Workload of the namespace has changed.
+    /// Marks the odd pods of a namespace for a decision, because a Job or a Workload of the namespace has changed.
     pub fn touch_job_pods(&mut self, view: &View, namespace: &str) {
         if !view.odd_pods().is_empty() {
             self.extend(view.odd_pods().keys(Some(namespace)));
         }
     }
 
-    /// Marks all pods of a pod group.
+    /// Marks all pods of a pod group for a decision.
     pub fn touch_members(&mut self, view: &View, group: &Name) {
         self.extend(view.pods().members(group).map(|(name, _)| key(Kind::Pod, &(group.0.clone(), name.to_owned()))));
     }
 
-    /// Marks the Workloads of a LocalQueue, and the LocalQueue.
+    /// Marks for a decision the Workloads of a LocalQueue, and the LocalQueue.
     pub(crate) fn touch_local_members(&mut self, view: &View, local: &Name) {
         self.extend(view.workloads().members(local).map(|workload| workload.object_key()));
         self.touch(key(Kind::LocalQueue, local));
     }
 
-    /// Marks the objects that a stop policy or the deletion of a ClusterQueue concerns: the Workloads of the queue, and its LocalQueues because of their
-    /// statuses.
+    /// Marks for a decision the objects that a stop policy or the deletion of a ClusterQueue concerns: the Workloads of the queue, and its LocalQueues because
+    /// of their statuses.
     pub(crate) fn touch_queue_members(&mut self, view: &View, cluster_queue: &str) {
         for local in view.feeding(cluster_queue) {
             self.touch_local_members(view, local);
@@ -108,8 +108,8 @@ impl WorkQueue {
         }
     }
 
-    /// Marks the admission checks that send requests to autoscalers, and the Workloads that wait for these checks. The argument `config` selects the checks
-    /// of one ProvisioningRequestConfig.
+    /// Marks for a decision the admission checks that send requests to autoscalers, and the Workloads that wait for these checks. The argument `config` selects
+    /// the checks of one ProvisioningRequestConfig.
     pub(crate) fn touch_provisioning(&mut self, view: &View, config: Option<&str>) {
         let concerned = |check: &Check| {
             let named = check.parameters.as_ref().map(|parameters| parameters.name.as_str());
@@ -120,7 +120,7 @@ impl WorkQueue {
         }
     }
 
-    /// Marks an admission check, and the Workloads that wait for the check.
+    /// Marks for a decision an admission check, and the Workloads that wait for the check.
     pub(crate) fn touch_check(&mut self, view: &View, check: &str) {
         self.touch(cluster_key(Kind::AdmissionCheck, check));
         let waits = |workload: &&WorkloadView| {
@@ -130,14 +130,14 @@ impl WorkQueue {
         self.extend(waiting.iter().map(|workload| key(Kind::Workload, workload)));
     }
 
-    /// Marks the ProvisioningRequests of a Workload.
+    /// Marks the ProvisioningRequests of a Workload for a decision.
     pub fn touch_requests_of(&mut self, view: &View, workload: &Name) {
         let Some(workload) = view.workloads().get(workload) else { return };
         let requests = view.provisioning().of_workload(&workload.uid);
         self.extend(requests.map(|name| key(Kind::ProvisioningRequest, name)));
     }
 
-    /// Marks an object, and the objects whose decisions depend on it.
+    /// Marks for a decision an object, and the objects whose decisions depend on it.
     pub fn touch_related(&mut self, view: &View, object: &ObjectKey) {
         let name = (object.namespace.clone(), object.name.clone());
         match object.kind {
@@ -194,7 +194,7 @@ fn concerned_by(view: &View, object: &ObjectKey) -> Vec<ObjectKey> {
     let request = controller(&template.metadata).filter(|owner| owner.kind == Kind::ProvisioningRequest.name());
     let request = request.map(|owner| in_place(Kind::ProvisioningRequest, &owner.name));
     let workload = template.workload().map(|name| in_place(Kind::Workload, name));
-    // A PodTemplate may not belong to a ProvisioningRequest yet, but a request may wait to take the template over.
+    // A PodTemplate that belongs to no ProvisioningRequest yet may be one that a ProvisioningRequest of the same Workload waits to take over.
     let uid = workload.as_ref().and_then(|workload| view.uid_of(workload)).unwrap_or_default();
     let requests = index.of_workload(&uid).map(|name| key(Kind::ProvisioningRequest, name));
     request.into_iter().chain(workload).chain(requests).collect()

@@ -14,7 +14,7 @@ impl InFlightWrites {
         self.unresolved_mut().forget_old(now);
         if write.purpose == Purpose::StartTraining {
             if view.uid_of(object).is_some() {
-                // The created object was observed before the answer could come.
+                // The object of the creation with a lost answer was observed before the answer could come, so the creation is resolved.
                 return;
             }
             self.unresolved_mut().note_unresolved_creation(object.clone(), now);

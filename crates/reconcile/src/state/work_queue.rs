@@ -16,7 +16,7 @@ const SWEEP_MS: i64 = 30_000;
 pub struct WorkQueue {
     /// Objects to decide about with the next step.
     marked: BTreeSet<ObjectKey>,
-    /// Objects to decide about from a time on. A timer without objects only makes a step due.
+    /// Objects to decide about from a time on. A timer without objects only makes a step of control due.
     timers: BTreeMap<Timestamp, BTreeSet<ObjectKey>>,
     /// Waiting objects by the busy object that they are to write to or depend on.
     blocked: FxHashMap<ObjectKey, BTreeSet<ObjectKey>>,
@@ -35,7 +35,7 @@ impl WorkQueue {
         self.marked.insert(object);
     }
 
-    /// Marks an object that was observed to change. For a TrainingJob, its status and its checkpoints are marked, too.
+    /// Marks an object for a decision, because the object was observed to change. For a TrainingJob, its status and its checkpoints are marked, too.
     pub fn touch(&mut self, object: ObjectKey) {
         if object.kind == Kind::TrainingJob {
             self.statuses.insert(object.clone());
@@ -56,7 +56,7 @@ impl WorkQueue {
         self.statuses.insert(object);
     }
 
-    /// Takes the objects whose status may have to be written.
+    /// Removes and returns the objects whose status may have to be written.
     pub fn take_statuses(&mut self) -> BTreeSet<ObjectKey> {
         std::mem::take(&mut self.statuses)
     }
@@ -66,7 +66,7 @@ impl WorkQueue {
         self.stale.push(workload);
     }
 
-    /// Takes the Workloads that the engine is to get again, in the order of their changes.
+    /// Removes and returns the Workloads that the engine is to get again, in the order of their changes.
     pub fn take_stale(&mut self) -> Vec<Name> {
         std::mem::take(&mut self.stale)
     }
@@ -76,7 +76,7 @@ impl WorkQueue {
         self.blocked.entry(object).or_default().insert(waiting);
     }
 
-    /// Marks the objects that wait for `object`.
+    /// Marks for a decision the objects that wait for `object`.
     pub(crate) fn unblock(&mut self, object: &ObjectKey) {
         let waiting = self.blocked.remove(object).unwrap_or_default();
         self.extend(waiting);
@@ -100,7 +100,7 @@ impl WorkQueue {
         self.marked.remove(object);
     }
 
-    /// Takes the first marked object.
+    /// Removes and returns the first marked object.
     pub fn pop(&mut self) -> Option<ObjectKey> {
         self.marked.pop_first()
     }
@@ -111,7 +111,7 @@ impl WorkQueue {
         self.statuses.retain(|object| object.kind != Kind::TrainingJob);
     }
 
-    /// Marks an object at a later time.
+    /// Marks an object for a decision at a later time.
     pub fn add_at(&mut self, object: ObjectKey, at: Timestamp) {
         self.timers.entry(at).or_default().insert(object);
     }
@@ -126,13 +126,13 @@ impl WorkQueue {
         self.timers.keys().next().copied().into_iter().chain(self.next_sweep).min()
     }
 
-    /// Takes the objects of the first timer that is due.
+    /// Removes and returns the objects of the first timer that is due.
     pub fn take_due(&mut self, now: Timestamp) -> Option<BTreeSet<ObjectKey>> {
         let entry = self.timers.first_entry().filter(|entry| *entry.key() <= now)?;
         Some(entry.remove())
     }
 
-    /// Begins a sweep and its pause: `None` if no sweep is due, otherwise whether an earlier sweep was made.
+    /// Begins a sweep over parked Workloads, and the pause before the next sweep; `None` if no sweep is due, otherwise whether an earlier sweep was made.
     pub fn begin_sweep(&mut self, now: Timestamp) -> Option<bool> {
         if self.next_sweep.is_some_and(|at| at > now) {
             return None;

@@ -41,7 +41,8 @@ impl Reports {
         }
     }
 
-    /// Whether an event differs from the last event with the same object and reason. A differing event is noted as the last event that was sent.
+    /// Whether an event differs from the last event with the same object and reason. An event that differs from the last event with the same object and reason
+    /// is noted as the last event that was sent.
     pub fn is_news(&mut self, object: &ObjectKey, notice: &Notice) -> bool {
         let sent = self.sent_events.entry(object.clone()).or_default();
         let is_news = sent.get(&notice.reason) != Some(&notice.message);

@@ -10,7 +10,7 @@ use crate::write::{Action, Notice, Subresource, Write};
 /// A decision, in the form in which tests compare decisions.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Step {
-    /// The decision in words: `done`, `wait 3s`, or the purpose of a write with its request and object.
+    /// The decision in words: `done`, `wait 3s`, or the purpose of the decision's write with its request and object.
     pub(crate) what: String,
     /// Body of the request, null if there is none.
     pub(crate) body: Value,

@@ -94,8 +94,9 @@ impl<'a> TrainingCase<'a> {
         (until > self.now).then_some(until)
     }
 
-    /// Whether a Job was changed on creation: since the Job's creation the run was never up. A foreign Job under a child's name counts, too. A run that lacks
-    /// another Job meanwhile counts as up until that Job was gone.
+    /// Whether a Job of a TrainingJob was changed on creation, that is, the run was never up since the Job's creation. A foreign Job that was created under the
+    /// name of a TrainingJob's Job while the run was not up counts as changed on creation, too. A run that was up and lacks another Job meanwhile counts as up
+    /// until that Job was gone.
     fn was_made_so(&self, workload: &WorkloadView, job: &JobState) -> bool {
         let begun = reported_start(workload);
         let Some(running) = find(&self.view.status.conditions, training_types::RUNNING) else { return true };
@@ -109,7 +110,8 @@ impl<'a> TrainingCase<'a> {
         if is_up { made > at.as_second() } else { made >= at.as_second() }
     }
 
-    /// Ends a run whose next run would be changed in the same way. The TrainingJob is tried again after a pause, and is given up after a number of tries.
+    /// Ends a run of a TrainingJob because the Jobs of its next run would be changed on creation in the same way. A TrainingJob whose Jobs are changed on
+    /// creation is tried again after a pause, and is given up after a number of tries.
     fn ends_for(&self, workload: &WorkloadView, altered: &Alteration<'_>) -> Decision {
         let job = self.child_key(&altered.role).name;
         let words = &altered.words;

@@ -1,5 +1,5 @@
-//! Jobs that have run a TrainingJob since its admission, also if the Jobs themselves are gone. The uids of these Jobs distinguish the TrainingJob's pods from
-//! pods that only carry its label.
+//! Jobs that have run a TrainingJob since its admission, also if the Jobs themselves are gone. The uids of the Jobs that have run a TrainingJob distinguish the
+//! TrainingJob's pods from pods that only carry its label.
 
 use std::collections::{BTreeMap, BTreeSet};
 

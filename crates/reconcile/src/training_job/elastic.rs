@@ -58,8 +58,8 @@ impl<'a> Context<'a> {
         self.view.training().has_elastic() && workload.training_job().is_some() && !stands(self.view, workload)
     }
 
-    /// Workers of the last scale-up of a Workload's run, while they have not all been ready. A worker that fails later is left to the Job's backoff limit. A
-    /// new leader cannot distinguish late workers from failed workers, and gives both the same time.
+    /// Workers of the last scale-up of a Workload's run, while they have not all been ready. A worker that fails after all added workers were ready once is
+    /// left to the Job's backoff limit. A new leader cannot distinguish late workers from failed workers, and gives both the same time.
     pub(crate) fn added_to(&self, workload: &WorkloadView) -> Option<Added> {
         let run = run_under(self.view, workload).filter(|_| grew(workload))?;
         let last = run.last.as_ref().filter(|last| last.workload == workload.uid)?;
@@ -168,8 +168,9 @@ impl<'a> Context<'a> {
                 .is_none()
     }
 
-    /// Whether an admission check concerns the flavors that a Workload holds. The admission check would be requested again for all pods, running and new pods.
-    /// Until the check answers, both slices would hold their quota, and preemptions would spare both slices.
+    /// Whether an admission check concerns the flavors that a Workload holds. If an elastic job grew by a new slice, the admission check would be requested
+    /// again for all pods, running and new pods. Until the admission check of the new slice answers, both slices would hold their quota, and preemptions would
+    /// spare both slices.
     fn is_checked(&self, workload: &WorkloadView) -> bool {
         let queue = workload.holds().and_then(|queue| self.view.cluster_queues().get(queue));
         queue.is_some_and(|queue| !concerning(&queue.spec, workload.status.admission.as_ref()).is_empty())

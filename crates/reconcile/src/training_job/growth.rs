@@ -44,7 +44,8 @@ impl Growth {
     }
 }
 
-/// Forgets all plans for scaling when this process begins or ceases to lead. Returns the uids of the Workloads that were to give up workers.
+/// Forgets all plans for scaling when this process begins or ceases to lead. The result of `begin_term` has the uids of the Workloads that were to give up
+/// workers.
 pub fn begin_term(notes: &mut Notes) -> Vec<String> {
     take_wanted(notes.jobs_mut());
     take_idle(notes.jobs_mut());
@@ -65,7 +66,7 @@ fn take_wanted(jobs: &mut JobRecords) {
     }
 }
 
-/// Takes the times since when quota has been idle, by the uid of the job that could grow into the quota.
+/// Removes and returns the times since when quota has been idle, by the uid of the job that could grow into the quota.
 fn take_idle(jobs: &mut JobRecords) -> BTreeMap<String, Timestamp> {
     let idle = jobs.marked(JobMark::HasIdleQuota);
     let idle: BTreeMap<String, Timestamp> =
@@ -93,9 +94,9 @@ pub(crate) fn note_settled(jobs: &mut JobRecords, object: &ObjectKey, job: &JobS
     }
 }
 
-/// Takes the jobs that could have more workers, in the order of the offer, and returns the names of the jobs that are to grow. In each queue one job grows at a
-/// time, because the idle quota was counted for that job alone. A job that waits for a checkpoint does not keep another job from growing. `fits` says whether
-/// there is idle quota for a job.
+/// Handles the jobs that could have more workers, in the order of the offer, and returns the names of the jobs that are to grow. In each ClusterQueue one job
+/// grows at a time, because the idle quota was counted for that job alone. A job that waits for a checkpoint does not keep another job from growing. `fits`
+/// says whether there is idle quota for a job.
 pub fn offer(
     jobs: &mut JobRecords,
     candidates: Vec<GrowthCandidate>,
@@ -107,7 +108,7 @@ pub fn offer(
     let seen = take_idle(jobs);
     for candidate in candidates {
         if growing.contains(&candidate.queue) {
-            // Quota that is idle for this job was idle before another job of the queue had its turn.
+            // Quota into which a TrainingJob could grow was idle before another job of the queue had its turn to grow, so the time of idle quota is kept.
             if let Some(idle) = seen.get(&candidate.job) {
                 jobs.change(&candidate.job, |notes| notes.training_mut().note_idle(Some(*idle)));
             }
@@ -223,9 +224,9 @@ pub struct GrowthCandidate {
     pub workload: String,
     /// The ClusterQueue whose quota the TrainingJob holds.
     pub queue: String,
-    /// Number of workers that the TrainingJob would have.
+    /// Number of workers that the TrainingJob would have after it has grown.
     pub(crate) workers: i32,
-    /// Numbers of pods that the TrainingJob would have, by pod set.
+    /// Numbers of pods that the TrainingJob would have after it has grown, by pod set.
     pub counts: Vec<i64>,
     /// The quota that the TrainingJob holds.
     pub given: Vec<engine::PodSetAssignment>,

@@ -41,7 +41,7 @@ impl Listing {
         self.place == *place
     }
 
-    /// Takes the result of a request to list the checkpoints.
+    /// Handles the result of a request to list the checkpoints.
     pub(super) fn take(&mut self, found: Result<Vec<Checkpoint>, String>, now: Timestamp) -> ListingNews {
         self.tried = now;
         match found {

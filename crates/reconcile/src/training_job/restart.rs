@@ -1,6 +1,7 @@
-//! Restart of a TrainingJob whose pods learn the number of workers only at their start. The new number is noted on the Workload (see `scale`). Then the Jobs
-//! with another number are deleted, their pods are waited for, quota of workers that do not come back is released, and the usual start creates the Jobs with
-//! the new number. Each step of the restart follows from the existing objects, so that another replica can continue the restart.
+//! Restart of a TrainingJob whose pods learn the number of workers only at their start. The new number of workers of a restart is noted on the Workload (see
+//! `scale`). After the note, the Jobs with another number of workers are deleted, their pods are waited for, quota of workers that do not come back is
+//! released, and the usual start creates the Jobs with the new number. Each step of the restart follows from the existing objects, so that another replica can
+//! continue the restart.
 
 use berth_api::labels;
 use berth_cache::WorkloadView;
@@ -15,7 +16,7 @@ use crate::training_job::growth::resumes_from;
 use crate::training_job::restarts::{annotated_workers, noted, reported_start};
 
 impl TrainingCase<'_> {
-    /// The next step of a TrainingJob's restart that was noted, `None` if the usual start continues from here, or has continued.
+    /// The next step of a noted restart of the TrainingJob; `None` if no restart is noted, or if only the usual start of the TrainingJob remains to be done.
     pub(super) fn restarting(&self, workload: &WorkloadView) -> Option<Decision> {
         let scale = noted(workload)?;
         let words = format!("Restarts with {} workers", scale.workers);

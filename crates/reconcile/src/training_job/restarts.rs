@@ -1,7 +1,8 @@
 //! Elastic TrainingJobs whose pods learn the number of workers only at their start: a change of the number restarts all Jobs, under quota that stays reserved.
 //!
 //! The new number of workers, and the time of the change, is noted on the Workload before anything is stopped: the Jobs are deleted meanwhile, and the next
-//! leader continues from the note. The time limits and cool-downs of the run count from the time of the change. `restart.rs` has the decisions.
+//! leader continues from the note. The time limits and cool-downs of the run count from the time of the change. `restart.rs` has the decisions about a restart
+//! for scaling.
 
 use berth_api::conditions::types;
 use berth_api::labels;
@@ -15,8 +16,8 @@ use crate::training_job::slices::{granted, grew, runs_since};
 use crate::workload::evictions::times_evicted;
 use crate::workload::status::{seconds, since};
 
-/// Number of workers to which a restart has brought, or is bringing, the run of a Workload. A note of an earlier run is ignored, and so is a note with fewer
-/// workers than the run's minimum.
+/// Number of workers to which a restart has brought, or is bringing, the run of a Workload. A note of a restart in an earlier run is ignored, and so is a note
+/// with fewer workers than the run's minimum.
 pub(crate) fn scaled(workload: &WorkloadView) -> Option<&Scale> {
     let scale = workload.rare.as_ref()?.scale.as_ref()?;
     let least = workload.shape.pod_sets.iter().find(|set| set.name == WORKER)?.min_count?;
@@ -29,7 +30,7 @@ pub(crate) fn scaled(workload: &WorkloadView) -> Option<&Scale> {
 
 /// The noted restart that is in effect for a Workload.
 pub(crate) fn noted(workload: &WorkloadView) -> Option<&Scale> {
-    // The noted number is out of date if a user has lowered the Workload's count below that number.
+    // The number of workers that a restart has noted is out of date if a user has lowered the Workload's count below that number.
     scaled(workload).filter(|scale| scale.workers <= granted(workload))
 }
 
@@ -62,8 +63,8 @@ pub(crate) fn runs_on(workload: &WorkloadView) -> bool {
     grew(workload) && scaled(workload).is_none()
 }
 
-/// Number of workers with which the pods of a Job were started. A Job that an older version of Berth has created does not have the number; then the number of
-/// pods of the workers' Job, `workers`, is used.
+/// Number of workers with which the pods of a Job were started. A Job that an older version of Berth has created does not record the number of workers; the
+/// number of pods of the workers' Job, `workers`, is used in its place.
 pub(crate) fn annotated_workers(job: &JobState, workers: Option<&JobState>) -> Option<i32> {
     let count = job.annotation(labels::TOLD_WORKERS).and_then(|count| count.parse().ok());
     count.or_else(|| workers.and_then(|job| job.role.as_deref()).map(|role| role.wanted))

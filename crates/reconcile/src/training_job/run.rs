@@ -79,7 +79,8 @@ pub(crate) fn run_under<'a>(view: &'a View, workload: &WorkloadView) -> Option<R
     let runs =
         stands(view, workload) && workload.active && workload.is(types::ADMITTED) && !workload.is(types::EVICTED);
     let mut run = run_of(view, &name, training, workload).filter(|_| runs)?;
-    // The count of the Workload must not go below its minimum. With partial admission off the Workload has no minimum, and its count must not change.
+    // The number of workers in a Workload must not go below the minimum count of its pod set. With partial admission off the Workload has no minimum, and its
+    // count must not change.
     let least = workload.shape.pod_sets.iter().find(|set| set.name == WORKER)?.min_count?;
     run.bounds.0 = run.bounds.0.max(i32::try_from(least).unwrap_or(i32::MAX));
     Some(run)
@@ -92,7 +93,7 @@ fn run_of<'a>(view: &'a View, name: &Name, training: &TrainingView, workload: &W
     let goes_on = |role: &&RoleState| role.succeeded == 0 && role.wanted > 0;
     let role = job.filter(|job| job.finished.is_none()).and_then(|job| job.role.as_deref()).filter(goes_on);
     if rules.rescale == Rescale::ByRestart {
-        // A restart needs the pods for which quota is held. A Job that is to be deleted for the restart may fail before, because its peers are gone.
+        // A restart needs the pods for which quota is held. A Job that is to be deleted for a restart may fail before, because its peers are gone.
         let goes = |job: &JobState| goes_for_restart(workload, job);
         let restarts = (role.is_some() || job.is_none_or(goes)) && training.asks_as(workload);
         return run_by_restart(view, name, training, workload, job).filter(|_| restarts);

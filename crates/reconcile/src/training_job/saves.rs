@@ -31,7 +31,7 @@ pub(crate) fn note_start(jobs: &mut JobRecords, view: &View, name: &Name) {
     jobs.change(&job.uid, |notes| notes.training_mut().note_begin(id));
 }
 
-/// Takes the result of a listing of checkpoints; `None` if the TrainingJob is not known any more.
+/// Handles the result of a listing of checkpoints; `None` if the TrainingJob is not known any more.
 pub fn note_listing(
     jobs: &mut JobRecords,
     view: &View,
@@ -109,8 +109,8 @@ pub(crate) fn surplus(jobs: &JobRecords, job: &TrainingView, listing: &Listing) 
     ids.filter(|id| begun != Some(*id)).cloned().collect()
 }
 
-/// Notes that the pods of a Workload were notified, or cannot be notified. Pods that cannot be notified get no longer wait than other pods. After any other
-/// failure the same annotations are written again, so that a pod that has them sees no change.
+/// Notes that the pods of a Workload were notified, or cannot be notified. Pods that cannot be notified get no longer wait than other pods. After any failure
+/// other than the refusal of pods that cannot be notified, the same annotations are written again, so that a pod that has them sees no change.
 pub(crate) fn note_notified(workloads: &mut WorkloadRecords, workload: &str, purpose: Purpose) {
     workloads.change_known(workload, |notes| match purpose {
         Purpose::NotifyPods => notes.save_mut().note_notified(),

@@ -37,8 +37,8 @@ impl TrainingCase<'_> {
         (!known).then(|| Decision::Wait(patience_ends(begun)))
     }
 
-    /// Conditions about the save interval, kept or missed, and about the store, readable or not. Each of these conditions is shown after it was true for the
-    /// first time.
+    /// Conditions about the save interval, kept or missed, and about the store, readable or not. The conditions about the save interval and about the store are
+    /// shown after they were true for the first time.
     pub(super) fn checkpoint_conditions(&self, is_up: bool) -> [(&'static str, Words); 2] {
         let due = self.ctx.save_due(self.name, self.view).filter(|_| is_up);
         let listing = self.ctx.listing_of(self.name, self.view);
@@ -73,7 +73,7 @@ impl TrainingCase<'_> {
                 new.checkpoints = newest.take(MAX_SHOWN_CHECKPOINTS).map(|found| shown(&place, found)).collect();
             }
             (Some(place), None) => {
-                // The status shows no checkpoints that are in another place.
+                // The status does not show checkpoints that are in another place than the TrainingJob's checkpoints are now.
                 let shown = new.checkpoints.len();
                 new.checkpoints.retain(|info| info.path.as_deref().is_none_or(|path| place.has(path)));
                 new.count = new.count.filter(|_| new.checkpoints.len() == shown);

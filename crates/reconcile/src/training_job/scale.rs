@@ -1,6 +1,6 @@
 //! Scaling of an elastic TrainingJob. Quota comes before pods: to grow, the TrainingJob gets a new slice, and its Job is resized when that slice has replaced
-//! the older slice. To shrink, its Job is resized first, and its Workload's count is lowered when the pods have gone. If all pods restart for a change, the new
-//! number is noted on the Workload, and `restart` continues from there.
+//! the older slice. To shrink, the Job of the TrainingJob's workers is resized first, and the count of its Workload is lowered when the pods have gone. If all
+//! pods restart for a change of the number of workers, the new number is noted on the Workload, and `restart` continues from there.
 
 use berth_api::conditions::{event_reasons, own_reasons, types};
 use berth_engine::model::PodSetSpec;
@@ -32,7 +32,7 @@ const MANAGER: &str = "berth-elastic";
 const LOOK_MS: i64 = 1_000;
 
 impl TrainingCase<'_> {
-    /// Decides about the slices beside the slice that stands for the job; a [`Decision::Wait`] leaves the job itself to be decided about.
+    /// Decides about the slices of the TrainingJob other than its present Workload; a [`Decision::Wait`] leaves the job itself to be decided about.
     pub(super) fn beside(&self, current: &WorkloadView, owned: &[&WorkloadView]) -> Option<Decision> {
         let mut wait = None;
         for other in owned.iter().filter(|other| other.uid != current.uid) {
@@ -266,9 +266,10 @@ impl TrainingCase<'_> {
         Decision::write(draft.managed_by(MANAGER).with_event(self.notice(EventType::Normal, reason, words)))
     }
 
-    /// Queries whether more pods are left than the `most` that stay with this number of workers, `None` if no more pods are known to be left. The answer about
-    /// the pods may be newer than the statuses of the Jobs. The quota is held until the statuses count no more pods either: otherwise the remaining pods would
-    /// be charged as usage beyond quota for a moment, and the job would be evicted for the preemptors to which its workers gave way.
+    /// Queries whether more pods are left than the `most` that stay with this number of workers, `None` if no more pods are known to be left. The answer to the
+    /// query for remaining pods may be newer than the statuses of the Jobs. The quota of removed workers is held until the Jobs' statuses count no more pods
+    /// either: otherwise the remaining pods would be charged as usage beyond quota for a moment, and the job would be evicted for the preemptors to which its
+    /// workers gave way.
     pub(super) fn surplus_left(&self, workload: &WorkloadView, workers: i32, most: i32) -> Option<Decision> {
         let parts = self.ctx.view.jobs().controlled_by(&workload.namespace, &self.view.uid);
         let counted = parts.map(|(_, part)| part.pods).fold(0, i32::saturating_add);

@@ -16,7 +16,7 @@ pub struct GiveUp {
 #[derive(Debug, Default)]
 pub struct ScaleNotes {
     gives_up: Option<Box<GiveUp>>,
-    /// Number of workers beyond which the Workload was observed to have no pods, and the time of that observation.
+    /// Number of workers that stay, if the Workload was observed to have no pods of other workers, and the time of that observation.
     shrunk: Option<Box<(i32, Timestamp)>>,
 }
 

@@ -73,7 +73,7 @@ impl TrainingCase<'_> {
         }
         let scaling = self.scale(workload, &states);
         if self.is_up(workload, &states) {
-            // At that time the status shows the user that the save is late.
+            // When the next checkpoint of the TrainingJob is overdue, the status shows the user that the save is late.
             let due = self.ctx.save_due(self.name, self.view).filter(|due| *due > self.now);
             let reported_by = || due.map_or(Decision::Done, Decision::Wait);
             return Decision::first_or_earliest(scaling, || {
@@ -219,7 +219,7 @@ impl TrainingCase<'_> {
         (saved, again): (Option<&Saved>, Option<Notice>),
     ) -> Decision {
         let (write, purpose) = match child.kind {
-            // No other object uses these names, and the host file differs from start to start.
+            // No other object uses the names of a TrainingJob's Service and ConfigMap, and the host file in the ConfigMap differs from start to start.
             ChildKind::Service | ChildKind::ConfigMap => (
                 Write::Apply { manager: MANAGER, subresource: Subresource::None, body: Body::of_new(child.body) },
                 Purpose::PrepareTraining,
@@ -241,7 +241,7 @@ impl TrainingCase<'_> {
         Decision::write(Draft { purpose, key: object, action: write.into(), based_on: 0, notices })
     }
 
-    /// Evicts a gang whose pods have not all got nodes in time, and queues the gang again after a pause. A gang whose pods have nodes, and pull images or mount
+    /// Evicts a gang whose pods have not all got nodes in time; the gang is tried again after a pause. A gang whose pods have nodes, and pull images or mount
     /// volumes, is not evicted.
     fn within_time(&self, workload: &WorkloadView) -> Decision {
         let started = self.pods_come_since(workload);
@@ -277,8 +277,8 @@ impl TrainingCase<'_> {
         self.release(workload, &words, self.obstacle().map(|(_, text)| text))
     }
 
-    /// Time since when a run that was up lacks a Job, or pods that were created again after a Job was gone. The status of the TrainingJob records the time, so
-    /// that every leader knows the time.
+    /// Time since when a run that was up lacks a Job, or pods that were created again after a Job was gone. The status of the TrainingJob records the time
+    /// since when the run lacks a Job or pods, so that every leader knows the time.
     pub(super) fn gone_since(&self, workload: &WorkloadView) -> Option<Timestamp> {
         let begun = reported_start(workload)?;
         let condition = find(&self.view.status.conditions, training_types::RUNNING)?;

@@ -1,5 +1,5 @@
-//! Status of a TrainingJob, computed from its Workload and its Jobs. A status that differs is written at once if the phase changes, and otherwise as seldom as
-//! the statuses of queues, so that a TrainingJob does not cost a write for each pod.
+//! Status of a TrainingJob, computed from its Workload and its Jobs. A status of a TrainingJob that has changed is written at once if the phase changes, and
+//! otherwise as seldom as the statuses of queues, so that a TrainingJob does not cost a write for each pod.
 
 use berth_cache::deltas::quantity;
 use berth_cache::tier_reasons::{RECLAIMED, STOCK_OUT};
@@ -93,7 +93,7 @@ impl StatusWriter<'_> {
     fn status(&self) -> Option<TrainingJobStatus> {
         let view = self.case.view;
         if self.workload.is_none() && view.is_over() {
-            // Other fields of the status stay as they were written last.
+            // The status of an ended TrainingJob without a Workload stays as it was written last.
             return None;
         }
         let mut status = view.status.clone();
@@ -231,8 +231,8 @@ impl StatusWriter<'_> {
         late.then(|| evicted.message.clone())
     }
 
-    /// The condition that the job is given time to save its work, with the result of the request. However fast the answer is, the status shows the request
-    /// first.
+    /// The condition that the job is given time to save its work, with the result of the request. Even if the job saves at once, the status shows the request
+    /// to save before the result of the request.
     fn checkpoint_request(&self, status: &TrainingJobStatus) -> Words {
         let before = find(&status.conditions, CHECKPOINT_REQUESTED);
         let asked = before.is_some_and(|before| before.status == "True");
@@ -371,7 +371,7 @@ impl StatusWriter<'_> {
             pending: state.pending,
         };
         if has_ended(status) {
-            // The numbers of the last run stay in the status after its Jobs are deleted.
+            // The numbers of pods of the last run stay in the status after its Jobs are deleted.
             for (name, state) in &self.states {
                 if self.case.child(name).is_some() {
                     status.replica_statuses.insert(name.clone(), counts(state));
@@ -419,7 +419,7 @@ impl StatusWriter<'_> {
         }
     }
 
-    /// Adds an event for each condition that became true since the previous status, and for the end of an admission.
+    /// Adds an event for each condition that became true since the previous status, and for an admission that is over.
     fn events(&self, status: &mut TrainingJobStatus) {
         let before = &self.case.view.status.conditions;
         let is_news = |condition: &&Condition| {

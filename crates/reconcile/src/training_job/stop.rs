@@ -1,5 +1,5 @@
-//! Stop of a TrainingJob: its Jobs are deleted, its pods are waited for, then its quota is released. The spec keeps all facts for the next start; nothing has
-//! to be restored.
+//! Stop of a TrainingJob: its Jobs are deleted, its pods are waited for, then its quota is released. The spec of a TrainingJob keeps all facts for the next
+//! start, so that no template has to be restored after a stop.
 
 use super::{TrainingCase, has_finalizer, status};
 use crate::decision::{Decision, Draft};
@@ -38,7 +38,7 @@ impl TrainingCase<'_> {
             return Decision::write(last_status);
         }
         if self.wait_ends(workload).is_some_and(|due| due <= self.now) {
-            // After its return to the queue, the job could be admitted again before its longest wait is checked.
+            // After the return of an evicted TrainingJob to its queue, the job could be admitted again before its longest wait is checked.
             return self.waited_too_long(workload);
         }
         release(workload, self.now)
@@ -62,7 +62,8 @@ impl TrainingCase<'_> {
     }
 
     /// Stops a job whose namespace is being deleted: the TrainingJob itself is deleted only after all pods of the namespace. The Jobs would keep failed pods
-    /// until other pods replaced them: the Jobs are deleted, and the quota is released with the last pod.
+    /// until other pods replaced them, which cannot be created in a namespace that is being deleted: the Jobs are deleted, and the quota is released with the
+    /// last pod.
     pub(super) fn ending(&self, workload: &WorkloadView) -> Decision {
         if workload.is_finished() {
             return self.with_workload(workload);
@@ -191,7 +192,7 @@ impl TrainingCase<'_> {
             return None;
         }
         if self.view.leaves_pods && workload.is(types::ADMITTED) {
-            // The Jobs have no owner by now, and go on.
+            // The Jobs of a TrainingJob that is deleted without its Jobs have no owner by now, and go on.
             return Some(left::of_leaving(self.ctx, workload, self.now));
         }
         Some(probe_pods(self.ctx, workload, self.now))

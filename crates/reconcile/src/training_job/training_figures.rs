@@ -1,5 +1,5 @@
-//! Metrics of trainings under the names that users' dashboards know (docs/metrics.md). Events are counted when they are observed; gauges are computed on
-//! request.
+//! Metrics of trainings under the names that users' dashboards know (docs/metrics.md). Changes of trainings are counted in metrics when they are observed;
+//! gauges are computed on request.
 
 use std::collections::BTreeMap;
 
@@ -140,14 +140,14 @@ impl Context<'_> {
 struct Holding {
     root: Option<String>,
     weight: f64,
-    /// True if a workload of the queue runs or waits.
+    /// True if a workload of the ClusterQueue runs or waits.
     asks: bool,
     nominal: BTreeMap<String, f64>,
     used: BTreeMap<String, f64>,
 }
 
-/// Distance of each queue from its fair share of the quota in its cohort tree: its part of all dominant shares, minus its part of the weights of queues with
-/// running or waiting workloads. The distance of a queue without a cohort is 0.
+/// Distance of each ClusterQueue from its fair share of the quota in its cohort tree: its part of all dominant shares, minus its part of the weights of
+/// ClusterQueues with running or waiting workloads. The distance of a ClusterQueue without a cohort is 0.
 fn deviations<'a>(holdings: &BTreeMap<&'a String, Holding>) -> Vec<(&'a str, f64)> {
     let mut trees = BTreeMap::<Option<&str>, Vec<(&'a str, &Holding)>>::new();
     for (queue, holding) in holdings {
@@ -158,7 +158,7 @@ fn deviations<'a>(holdings: &BTreeMap<&'a String, Holding>) -> Vec<(&'a str, f64
     alone.chain(in_trees).collect()
 }
 
-/// Distance of each queue of one cohort tree from its fair share.
+/// Distance of each ClusterQueue of one cohort tree from its fair share.
 fn deviations_of_tree<'a>(peers: Vec<(&'a str, &Holding)>) -> Vec<(&'a str, f64)> {
     let mut totals = BTreeMap::<&str, f64>::new();
     for (resource, nominal) in peers.iter().flat_map(|(_, peer)| &peer.nominal) {

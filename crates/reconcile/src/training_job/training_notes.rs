@@ -82,7 +82,7 @@ impl TrainingNotes {
         self.idle_since
     }
 
-    /// Notes the time since when quota is idle, `None` if no quota is idle.
+    /// Notes the time since when quota is idle into which the TrainingJob could grow, `None` if no quota is idle.
     pub(crate) fn note_idle(&mut self, since: Option<Timestamp>) {
         self.idle_since = since;
     }
@@ -134,7 +134,7 @@ impl TrainingNotes {
         self.listing.as_deref()
     }
 
-    /// Takes the result of a listing of checkpoints at a place in a store. An earlier listing of another place in a store is discarded.
+    /// Handles the result of a listing of checkpoints at a place in a store. An earlier listing of another place in a store is discarded.
     pub fn take_listing(
         &mut self,
         place: &CheckpointPlace,

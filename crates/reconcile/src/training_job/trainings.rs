@@ -71,8 +71,8 @@ impl Trainings {
     }
 }
 
-/// Handles the outcome of a write: pods were notified to save, a run began or changed, or checkpoints were deleted. Returns the key of a TrainingJob if control
-/// must decide about the TrainingJob again.
+/// Handles the outcome of a write: pods were notified to save, a run began or changed, or checkpoints were deleted. The result of `note_outcome` is the key of
+/// a TrainingJob if control must decide about the TrainingJob again.
 pub fn note_outcome(
     notes: &mut Notes,
     view: &View,
@@ -96,7 +96,7 @@ pub fn note_outcome(
             growth::note_scaled(notes.jobs_mut(), view, &of(&write.origin), now);
             saves::end_request(notes.workloads_mut(), view, &of(&write.origin), now);
         }
-        // Workers that were never started are removed by this write alone.
+        // If the workers to remove were never started, the write that lowers the Workload's count is the only write that removes them.
         Purpose::LowerCount => saves::end_request(notes.workloads_mut(), view, &of(&write.origin), now),
         Purpose::DeleteCheckpoints => {
             let known = saves::note_deleted(notes.jobs_mut(), view, &of(object), write.place.as_deref());

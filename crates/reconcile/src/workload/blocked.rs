@@ -115,7 +115,8 @@ pub(crate) fn kept(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Decisio
     is_new.then(|| Decision::event(notice(workload, EventType::Warning, NOT_MANAGED, event.1, REPORTER)))
 }
 
-/// The count to which a pending workload belongs that may not be tried; `None` if the workload may be tried.
+/// The number of pending workloads (in their queue, or out of it) in which a pending workload counts that may not be tried; `None` if the workload may be
+/// tried.
 pub(crate) fn counted(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Blocked> {
     let counted = if may_queue(workload) { Blocked::InQueue } else { Blocked::OutOfQueue };
     blocked(ctx, workload).map(|_| counted)

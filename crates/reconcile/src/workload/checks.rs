@@ -1,4 +1,4 @@
-//! Admission in two phases: quota is reserved, then every admission check of the queue must be ready.
+//! Admission in two phases: quota is reserved, then every admission check of the ClusterQueue must be ready.
 
 use berth_api as api;
 use berth_api::conditions::{check_states, event_reasons, reasons, types};
@@ -32,11 +32,12 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
         return crate::provisioning::check::decide(ctx, workload, now);
     }
     let queue = ctx.view.cluster_queues().get(name)?;
-    // With Kueue's older reasons a reservation says nothing about admission.
+    // With Kueue's older reasons, a Workload with reserved quota has no condition `Admitted` before its first admission.
     let says = ctx.settings.observe_unadmitted;
     let silent = says && states.is_empty() && find(&workload.status.conditions, types::ADMITTED).is_none();
     if silent && concerning(&queue.spec, Some(admission)).is_empty() {
-        // Another controller reserved this quota without checks and without a condition `Admitted`: Berth does not admit the workload.
+        // Another controller has reserved the workload's quota without admission checks and without a condition `Admitted`, so Berth does not admit the
+        // workload.
         return None;
     }
     if ctx.session.schedules_only() {
@@ -111,7 +112,7 @@ fn sync(workload: &WorkloadView, queue: &api::ClusterQueueSpec, now: Timestamp) 
     if states.iter().map(|check| &check.name).eq(wanted.iter()) {
         return None;
     }
-    // The controller of a check owns the check's entry, too: an entry is removed only if the complete list is written.
+    // The controller of an admission check owns the check's entry in `status.admissionChecks`, too: an entry is removed only if the complete list is written.
     let listed = synced(states, &wanted, now);
     Some(object_write(workload, Purpose::SyncAdmissionChecks, |patch| patch.admission_checks(&listed)))
 }

@@ -54,8 +54,8 @@ fn size<'a>(accelerators: &Accelerators, sets: impl Iterator<Item = (i64, &'a BT
     if asked.is_empty() { pods } else { format!("{pods}, {}", listed(asked)) }
 }
 
-/// The quota that a ClusterQueue has given and its nominal quota, by resource over all flavors, as `cpu 7/10`; `None` for a queue without quota. The text is
-/// derived only from the ClusterQueue's spec and the usage in its status.
+/// The quota that a ClusterQueue has given and its nominal quota, by resource over all flavors, as `cpu 7/10`; `None` for a queue without quota. The text of a
+/// ClusterQueue's used quota is derived only from the ClusterQueue's spec and the usage in its status.
 pub(crate) fn used(
     accelerators: &Accelerators,
     spec: &api::ClusterQueueSpec,
@@ -67,7 +67,7 @@ pub(crate) fn used(
         quotas.add(accelerators, &quota.name, nominal);
     }
     for cell in cells {
-        // Usage of a resource without quota in the queue is summed, too, but shown nowhere.
+        // Usage of a resource for which the ClusterQueue has no quota is summed, too, but shown nowhere.
         given.add(accelerators, &cell.resource, cell.total);
     }
     let words = quotas.0.iter().map(|((order, resource), nominal)| {

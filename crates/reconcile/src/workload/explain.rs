@@ -17,7 +17,7 @@ pub struct PendingReport<'a> {
     pub reason: &'a str,
     /// The message of the condition `QuotaReserved`.
     pub message: &'a str,
-    /// True if the workload is the head of its queue, or the first of its class of equals.
+    /// True if the workload is the head of its ClusterQueue, or the first of its class of equals.
     pub leading: bool,
     /// True if the workload would preempt, and its preemption gates are closed.
     pub is_gated: bool,

@@ -1,5 +1,5 @@
 //! Updates of a Workload to its owner, a job, a pod or a StatefulSet. A prebuilt Workload is adopted, changes of the owner are taken over, and the Workload is
-//! finished with its owner. Each decision asks for one write.
+//! finished with its owner. Each decision about an update of a Workload to its owner asks for at most one write.
 
 use berth_api::conditions::{event_reasons, reasons};
 use berth_api::json::to_value;
@@ -17,14 +17,14 @@ use crate::workload::gates;
 use crate::workload::{object_write, status_write};
 use crate::write::{EventType, Notice, Purpose};
 
-/// Message of the end of a prebuilt Workload that does not match its changed job.
+/// Message with which a prebuilt Workload is finished that does not match its changed job.
 pub(crate) const OUT_OF_SYNC: &str = "The prebuilt workload is out of sync with its user job";
 
 /// Values that a Workload gets from its job, pod or StatefulSet.
 pub(crate) struct DesiredFields<'a> {
     /// Pod sets with the annotation of their size, if the pod sets are to change.
     pub(crate) pod_sets: Option<(Value, Annotations)>,
-    /// Name of the owner's LocalQueue; `None` leaves the Workload's present queue.
+    /// Name of the owner's LocalQueue; `None` leaves the Workload's present LocalQueue.
     pub(crate) queue: Option<&'a str>,
     /// Priority of the owner; `None` leaves the Workload's present priority.
     pub(crate) priority: Option<Wanted>,
@@ -40,8 +40,8 @@ pub(crate) struct DesiredFields<'a> {
     pub(crate) prebuilt: bool,
 }
 
-/// The one write that updates a Workload to its owner: pod sets, queue, longest execution time, tiers and preemption scope while the Workload has no quota, and
-/// priority and gates at any time.
+/// The one write that updates a Workload to its owner: pod sets, LocalQueue, longest execution time, tiers and preemption scope while the Workload has no
+/// quota, and priority and gates at any time.
 pub(crate) fn follow(workload: &WorkloadView, desired: DesiredFields<'_>) -> Option<Decision> {
     follow_with_event(workload, desired, |_| None)
 }
@@ -99,7 +99,7 @@ fn class_change(workload: &WorkloadView, wanted: Option<Wanted>) -> Map<String, 
     [("priority".to_owned(), priority.value.into()), ("priorityClassRef".to_owned(), class)].into_iter().collect()
 }
 
-/// Sets the owner of a prebuilt Workload: API version and kind, name and uid.
+/// Makes a job, pod or StatefulSet, given by its API version and kind, name and uid, the controlling owner of a prebuilt Workload.
 pub(crate) fn adopt(
     ctx: &Context<'_>,
     workload: &WorkloadView,

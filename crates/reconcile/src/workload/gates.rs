@@ -1,5 +1,5 @@
-//! Gates on admission: the annotation `kueue.x-k8s.io/admission-gated-by` of a job names controllers. Each controller opens its gate by removing its name (KEP
-//! 6915). Names of controllers are never added to the annotation later.
+//! Gates on admission: the annotation `kueue.x-k8s.io/admission-gated-by` of a job names controllers. Each controller opens its gate by removing its name from
+//! the annotation (KEP 6915). Names of controllers are never added to the gates of a Workload later.
 //!
 //! Gates on preemption: a Workload with a gate of `spec.preemptionGates` that is closed in its status is tried like any other Workload, but preempts no other
 //! Workload.

@@ -1,5 +1,5 @@
-//! Reasons of Workloads that are not admitted, with the gate `UnadmittedWorkloadsObservability` off: Kueue's older reasons, and `Admitted=False` only for
-//! Workloads that were admitted.
+//! Reasons of Workloads that are not admitted, with the gate `UnadmittedWorkloadsObservability` off: the reasons are Kueue's older reasons, and
+//! `Admitted=False` is written only for Workloads that were admitted.
 
 use berth_api::WorkloadStatus;
 use berth_api::conditions::{check_states, own_reasons, reasons, types};
@@ -12,7 +12,8 @@ use crate::decision::Draft;
 use crate::workload::status::{ADMISSION_MANAGER, find};
 use crate::write::{Action, Write};
 
-/// Older reason of a verdict; `None` for a workload that no scheduling cycle tried: Kueue reports for such a workload only that its queue takes no workloads.
+/// Older reason of a verdict; `None` for a workload that no scheduling cycle tried, unless its queue takes no workloads, which is all that Kueue reports of
+/// such a workload.
 pub(crate) fn of_verdict(verdict: &Verdict) -> Option<&'static str> {
     match verdict.reason {
         PendingReason::Suspended | PendingReason::Misconfigured if !verdict.leading => Some(reasons::INADMISSIBLE),
@@ -21,7 +22,7 @@ pub(crate) fn of_verdict(verdict: &Verdict) -> Option<&'static str> {
     }
 }
 
-/// Older reason of a workload at the head of its queue, by the reason of its scheduling cycle, which may be absent.
+/// Older reason of a workload at the head of its ClusterQueue, by the reason of its scheduling cycle, which may be absent.
 pub(crate) fn of_cycle(reason: Option<PendingReason>) -> &'static str {
     match reason {
         Some(PendingReason::WaitingForPodsReady) => reasons::WAITING,

@@ -25,7 +25,8 @@ const STRANGER: &str = own_reasons::OWNER_KIND_UNKNOWN;
 /// pod of the job is left: until then the quota is in use (invariant L4). Berth finishes a workload without an owner reference.
 pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     if !workload.is_finished() && ctx.unlisted_owner(workload).is_some() {
-        // The view cannot show whether pods of the workload run. The status of a waiting workload reports that its owner cannot be listed.
+        // The job's kind cannot be listed, so the view does not show whether pods of the workload run. The status of a waiting workload reports that its
+        // owner's kind cannot be listed.
         return (workload.reserved() || workload.deleting).then_some(Decision::Done);
     }
     let Some(owner) = &workload.owner else { return without_owner(ctx, workload, now) };
@@ -53,7 +54,7 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
     }
     let parts = parts_of(ctx, workload, kind, &owner.uid);
     if parts.iter().any(|(_, part)| !part.deleting) {
-        // Garbage collection will delete these Jobs; until then the Jobs may create pods.
+        // Garbage collection will delete the Jobs that the absent job consisted of; until then the Jobs may create pods.
         return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
     }
     if let Some((part, job)) = parts.into_iter().find(|(_, part)| !ctx.notes.jobs().of(&part.uid).is_rid_of_pods()) {
@@ -76,7 +77,8 @@ pub(crate) fn decide(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp)
     Some(let_go(workload, now))
 }
 
-/// Decides about a workload without a controller. If its job exists, the owner reference was removed, and the job takes the workload back.
+/// Decides about a workload without a controller. If the job of a workload without an owner reference exists, the reference was removed, and the job takes the
+/// workload back.
 fn without_owner(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Option<Decision> {
     let holds = workload.holds_quota();
     let Some(job) = workload.job_uid.as_deref().filter(|_| !workload.is_finished()) else {
@@ -108,7 +110,8 @@ fn without_owner(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> 
 }
 
 /// Lets the job with the given uid take its workload back, if the job exists and is not being deleted. If the job is being deleted, the garbage collector has
-/// removed the owner reference, so that the objects of the job are left behind. The cost of the search is proportional to the jobs of the namespace.
+/// removed the owner reference, so that the objects of the job are left behind. The cost of finding the job by its uid is proportional to the jobs of the
+/// namespace.
 fn taken_back(ctx: &Context<'_>, workload: &WorkloadView, uid: &str) -> Option<Decision> {
     let (view, namespace) = (&ctx.view, workload.namespace.as_str());
     let mut jobs = view.jobs_in(namespace).filter_map(|key| Some((key, view.jobs().get(key)?)));
@@ -126,8 +129,9 @@ fn taken_back(ctx: &Context<'_>, workload: &WorkloadView, uid: &str) -> Option<D
     Some(adopt(ctx, workload, ("v1", Kind::Pod.name()), (&name.1, uid)))
 }
 
-/// Decides about a workload whose owner is of a kind that Berth does not know. The owner's own controller starts and stops the job and removes the finalizer:
-/// Berth does not see whether pods of the job run. Without quota no pods run, and the controller may be gone, as Kueue is after a migration.
+/// Decides about a workload whose owner is of a kind that Berth does not know. If the owner's kind is not known to Berth, the owner's own controller starts and
+/// stops the job and removes the finalizer: Berth does not see whether pods of a job run whose kind Berth does not know. Without quota no pods of the unknown
+/// kind of job run, and the job's controller may be gone, as Kueue is after a migration.
 fn of_stranger(ctx: &Context<'_>, workload: &WorkloadView, owner: &Owner) -> Option<Decision> {
     if !workload.reserved() {
         return (workload.deleting && has_finalizer(workload)).then(|| Decision::write(remove_finalizer(workload)));
@@ -169,8 +173,8 @@ impl Context<'_> {
     }
 }
 
-/// Queries whether pods of a workload's job are left. The query finds only pods that a Job controls; a pod that was observed to have lost its Job is found by
-/// its labels, as a left pod.
+/// Queries whether pods of a workload's job are left. The query for remaining pods finds only pods that a Job controls; a pod that was observed to have lost
+/// its Job is found by its labels, as a left pod.
 pub(crate) fn probe_pods(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> Decision {
     if ctx.odd_pods_of(workload).any(|(_, odd)| odd.is_beside()) {
         return left::of_leaving(ctx, workload, now);

@@ -10,8 +10,8 @@ use crate::decision::Decision;
 use crate::workload::{REPORTER, evicted_due_to, notice, status_write};
 use crate::write::{EventType, Kind, Notice, Purpose, SCHEDULER, key};
 
-/// Message of the condition `Preempted`, in Kueue's words. An empty argument is written into the message as UNKNOWN. A reason that Kueue does not have gets no
-/// cause, but the engine has no such reason.
+/// Message of the condition `Preempted`, in Kueue's words. An empty argument is written into the message as UNKNOWN. A preemption reason that Kueue does not
+/// have gets no explanation in the message, but the engine has no such reason.
 #[must_use]
 pub fn preemption_message(
     (preemptor_uid, job_uid): (&str, &str),
@@ -44,7 +44,7 @@ pub fn preemptor_named(message: &str) -> Option<&str> {
     (uid != "UNKNOWN").then_some(uid)
 }
 
-/// A preemptor in words for the users of its victims: the preemptor's queue, without the name of another tenant's object.
+/// A preemptor in words for the users of its victims: the preemptor's ClusterQueue, without the name of another tenant's object.
 pub(crate) fn preemptor_words(ctx: &Context<'_>, preemptor: Option<&WorkloadView>) -> String {
     let queue = preemptor
         .and_then(|preemptor| ctx.view.local_queues().get(&preemptor.local_queue())?.spec.cluster_queue.as_deref());
@@ -61,7 +61,7 @@ fn victim_words(victim: &WorkloadView, preemptor: &WorkloadView) -> String {
     }
 }
 
-/// Event for a TrainingJob about the queue that takes its quota, the queue whose quota the TrainingJob held, and the reason.
+/// Event for a TrainingJob about the ClusterQueue that takes its quota, the ClusterQueue whose quota the TrainingJob held, and the reason.
 fn event_for_training_job(
     ctx: &Context<'_>,
     workload: &WorkloadView,

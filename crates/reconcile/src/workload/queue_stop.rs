@@ -1,4 +1,4 @@
-//! Effects on a workload with quota of queues that are stopped, gone or being deleted.
+//! Effects on a workload with quota if its LocalQueue or ClusterQueue is stopped, gone or being deleted.
 
 use berth_api::conditions::reasons;
 use berth_cache::WorkloadView;
@@ -8,11 +8,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::context::Context;
 
-/// Message about a queue of a workload with quota that is gone or being deleted.
+/// Message about the LocalQueue or ClusterQueue of a workload with quota that is gone or being deleted.
 pub(crate) fn missing_queue(ctx: &Context<'_>, workload: &WorkloadView) -> Option<String> {
     let stays = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_none();
     let local = ctx.view.local_queues().get(&workload.local_queue());
-    // A workload that names no queue got its quota from another client.
+    // A workload that names no LocalQueue got its quota from another client.
     if !workload.queue.is_empty() && !local.is_some_and(|queue| stays(&queue.metadata)) {
         return Some(format!("LocalQueue {} is terminating or missing", workload.queue));
     }

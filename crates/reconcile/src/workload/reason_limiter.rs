@@ -54,8 +54,8 @@ fn worth(
     if condition.status != "False" || condition.reason != reason {
         return Worth::Now;
     }
-    // The numbers in the text of an equal workload's verdict change with each try. Such a workload gets the text once for each reason, and again when the
-    // workload becomes the head.
+    // The numbers in the text of an equal workload's verdict change with each try. A workload whose verdict was copied from an equal workload gets the text
+    // once for each reason, and again when the workload becomes the head.
     let says_so = *condition.message == *verdict.message || is_of_class(verdict);
     if says_so && !requests_differ(&workload.status.resource_requests, &requests_of(workload)) {
         return Worth::Never;
@@ -84,7 +84,8 @@ impl ReasonLimiter {
         if self.says_older { older_reasons::of_verdict(verdict) } else { Some(verdict.reason.as_str()) }
     }
 
-    /// Takes a new verdict, which replaces the older verdict about the workload. With `unpaced`, no text waits until the old text is old enough.
+    /// Takes a new verdict, which replaces the older verdict about the workload. With `unpaced`, the new text of a reason does not wait until the text in the
+    /// status is old enough.
     pub fn take(
         &self,
         workloads: &mut WorkloadRecords,
@@ -267,14 +268,14 @@ mod tests {
         assert_eq!(reason_limiter.next(&mut all, at(60), false), Some(waits("3 more needed")), "the last of them");
         assert_eq!(reason_limiter.next(&mut all, at(60), false), None, "and no other");
 
-        // The minute of the next message begins when the last message was written.
+        // The minute in which no other message of the workload is written begins when the last message was written.
         let workload = with_message("3 more needed");
         reason_limiter.take(&mut all, waits("4 more needed"), &workload, at(61), false);
         assert_eq!((reason_limiter.next(&mut all, at(119), false), wake_at(&all, at(119))), (None, Some(at(120))));
-        // Meanwhile the new message equals the message in the status again.
+        // While the new message waits, the next message equals the message in the status again.
         reason_limiter.take(&mut all, waits("3 more needed"), &workload, at(119), false);
         assert_eq!((reason_limiter.next(&mut all, at(120), false), wake_at(&all, at(120))), (None, None));
-        // With `unpaced`, no message waits until the old message is old enough.
+        // With `unpaced`, the new message does not wait until the message in the status is old enough.
         reason_limiter.take(&mut all, waits("5 more needed"), &workload, at(119), true);
         assert_eq!(reason_limiter.next(&mut all, at(119), true), Some(waits("5 more needed")));
     }
@@ -295,7 +296,7 @@ mod tests {
         let other = equal(PendingReason::ExceedsMaxQuota, "2 more needed");
         reason_limiter.take(&mut all, other.clone(), &workload, at(601), false);
         assert_eq!(reason_limiter.next(&mut all, at(601), false), Some(other), "another reason is told");
-        // A message about a queue is not a number that changes with each try.
+        // A message about a queue contains no number that changes with each try, so the message is written at once.
         let workload = reason_to_report("Misconfigured", "LocalQueue a doesn't exist");
         let queue = equal(PendingReason::Misconfigured, "ClusterQueue q doesn't exist");
         reason_limiter.take(&mut all, queue.clone(), &workload, at(700), false);
@@ -315,7 +316,7 @@ mod tests {
                 false,
             );
         }
-        // A verdict about the workload itself makes a follower a head.
+        // A verdict that the engine found for the workload itself, and did not copy from an equal workload, makes the workload a head of its queue.
         reason_limiter.take(
             &mut all,
             verdict("d", PendingReason::NoMatchingFlavor, "none", true),

@@ -6,18 +6,18 @@ use jiff::Timestamp;
 /// The place of a reason that is still to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReasonPlace {
-    /// In the queue: first (false) the reasons of heads of queues, then (true) all other reasons.
+    /// The reason is in the queue of reasons to write: first (false) the reasons of heads of queues, then (true) all other reasons.
     Queue(bool),
-    /// Behind the queue, until the given time, at which the old text is old enough.
+    /// The reason is behind the queue of reasons to write until the given time, at which the text in the status is old enough.
     Later(Timestamp),
 }
 
 /// Notes about the reason why one Workload waits.
 #[derive(Debug, Default)]
 pub struct ReasonNotes {
-    /// The reason that is still to be written.
+    /// The reason that is still to be written to the Workload's status.
     next: Option<(Verdict, ReasonPlace)>,
-    /// Time at which the last text was written.
+    /// Time at which the last reason was written to the Workload's status.
     written: Option<Timestamp>,
 }
 
@@ -37,7 +37,7 @@ impl ReasonNotes {
         self.next.as_ref().map(|(verdict, _)| verdict)
     }
 
-    /// Time at which the last text was written.
+    /// Time at which the last reason was written to the Workload's status.
     pub fn written(&self) -> Option<Timestamp> {
         self.written
     }
@@ -47,14 +47,14 @@ impl ReasonNotes {
         self.next = next;
     }
 
-    /// Moves the reason that is still to be written to another place.
+    /// Moves the reason that is still to be written to another place in the queue of reasons.
     pub(crate) fn move_to(&mut self, new: ReasonPlace) {
         if let Some((_, place)) = &mut self.next {
             *place = new;
         }
     }
 
-    /// Takes the reason that is written now.
+    /// Removes and returns the reason that is written now.
     pub fn write(&mut self, now: Timestamp) -> Option<Verdict> {
         self.written = Some(now);
         self.next.take().map(|(verdict, _)| verdict)

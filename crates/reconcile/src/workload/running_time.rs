@@ -17,8 +17,8 @@ impl Context<'_> {
         admitted.map_or(0, |admitted| self.view.timeline().seconds_between(admitted, now))
     }
 
-    /// Corrects the accumulated execution time in a decision that releases quota. The decision computes that time by the wall clock (`Edit::take_back`); the
-    /// correction leaves out jumps of the wall clock.
+    /// Corrects the accumulated execution time in a decision that releases quota. The decision itself computes the accumulated execution time by the wall clock
+    /// (`Edit::take_back`); the correction leaves out jumps of the wall clock.
     pub fn timed(&self, mut decision: Decision, now: Timestamp) -> Decision {
         if self.view.timeline().is_even() {
             return decision;

@@ -1,7 +1,7 @@
 //! Transitions of a Workload's status, as pure functions on a copy, and the body of the write of the new status.
 //!
-//! Every write goes through server-side apply under Kueue's field manager `kueue-admission`. An apply must have all fields that the manager owns: the body is
-//! therefore always built from the complete status.
+//! Every write goes through server-side apply under Kueue's field manager `kueue-admission`. A server-side apply must have all fields that its field manager
+//! owns: the body of the status write is therefore always built from the complete status.
 
 use berth_api as api;
 use berth_api::conditions::gate_positions::CLOSED;
@@ -86,7 +86,7 @@ impl Edit<'_> {
         }
     }
 
-    /// Sets the capacity tiers of the assignment; without a tier the condition is removed.
+    /// Sets the condition that shows the capacity tiers of the assigned flavors; without a tier the condition is removed.
     pub(crate) fn tiers(&mut self, tiers: &[String]) {
         self.remove(own_types::CAPACITY_TIER);
         if !tiers.is_empty() {
@@ -192,7 +192,7 @@ impl Edit<'_> {
             // A reactivation gives the workload the full execution time again.
             self.status.accumulated_past_execution_time_seconds = None;
         }
-        // A condition that stayed True would keep the time of the previous eviction, and the run since then would count as waiting.
+        // A condition `Requeued` that stayed True would keep the time of the previous eviction, and the run since then would count as waiting.
         self.remove(types::REQUEUED);
         self.set(types::REQUEUED, requeued, &reason, &message);
     }
@@ -208,7 +208,8 @@ impl Edit<'_> {
         self.status.admission = None;
         self.remove(own_types::CAPACITY_TIER);
         self.pending(reason, message);
-        // The condition `PodsReady` is not removed: Kueue may still own its key, and the API server refuses a write that leaves a part of a condition.
+        // The condition `PodsReady` is set to False and not removed when quota is released: Kueue may still own the key of the condition `PodsReady`, and the
+        // API server refuses a write that leaves a part of a condition.
         if find(&self.status.conditions, types::PODS_READY).is_some() {
             self.set(types::PODS_READY, false, reasons::WAIT_FOR_START, "Not all pods are ready or succeeded");
         }
@@ -247,7 +248,7 @@ pub(crate) fn set_in(
     set_condition(conditions, new, now)
 }
 
-/// Whether `status.resourceRequests` must be written again. Neither the notation of a quantity nor the unit in which quota counts makes a difference.
+/// Whether `status.resourceRequests` must be written again. Two notations of one amount of a resource, such as `1500m` and `1.5`, do not count as a difference.
 #[must_use]
 pub fn requests_differ(current: &[api::PodSetRequest], wanted: &[api::PodSetRequest]) -> bool {
     // A status that Berth wrote has the same text, so that amounts are rarely parsed.

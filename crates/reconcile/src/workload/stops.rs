@@ -117,7 +117,7 @@ pub(crate) fn way_back(ctx: &Context<'_>, workload: &WorkloadView) -> Option<Way
     })
 }
 
-/// Message about the end of a stop: a LocalQueue that is gone, or younger than the stop, was not restarted.
+/// Message that the stop of a queue is over: a LocalQueue that is gone, or younger than the stop, was not restarted.
 fn stop_is_over(ctx: &Context<'_>, workload: &WorkloadView, since: Timestamp, what: &str) -> String {
     let Some(local) = ctx.view.local_queues().get(&workload.local_queue()) else {
         return "The LocalQueue of the workload does not exist any more".into();

@@ -1,4 +1,5 @@
-//! Metrics of a change of a Workload: Kueue's counters and histograms. Only the leader counts, so that a sum over replicas counts nothing twice.
+//! Metrics of a change of a Workload, which are Kueue's counters and histograms. Only the leader counts changes of Workloads in metrics, so that a sum over
+//! replicas counts nothing twice.
 
 use berth_api::conditions::{reasons, types};
 use berth_cache::pods::group_of;

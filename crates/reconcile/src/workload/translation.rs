@@ -116,8 +116,8 @@ impl Context<'_> {
         }
     }
 
-    /// Whether equal workloads in the queue of this workload preempt each other by age: in such a queue an older workload would preempt a workload that was put
-    /// before it.
+    /// Whether equal workloads in the ClusterQueue of this workload preempt each other by age: in such a ClusterQueue an older workload would preempt a
+    /// workload that is ordered before it.
     fn equals_go_by_age(&self, workload: &WorkloadView) -> bool {
         let queue = self.queue_of(workload).and_then(|name| self.view.cluster_queues().get(name));
         queue.is_some_and(|queue| deltas::equals_go_by_age(queue))
@@ -150,8 +150,8 @@ pub struct Mirrored {
 
 impl Context<'_> {
     /// The change that passes a workload of the view to the engine; `None` while a write of Berth about the workload's quota is under way: until the watch
-    /// shows the result, the engine's own accounting holds. A write to a workload without quota, such as its pending reason, delays nothing: the queue may open
-    /// before the watch shows that write, and the engine must know by then that pods of the job run, or which policy the queue follows.
+    /// shows the result, the engine's own accounting holds. A write to a workload without quota, such as its pending reason, delays nothing: the ClusterQueue
+    /// may open before the watch shows that write, and the engine must know by then that pods of the job run, or which policy the ClusterQueue follows.
     pub fn mirrored(&self, name: &Name) -> Option<Mirrored> {
         let workload = self.view.workloads().get(name)?;
         let holds = || workload.reserved() || self.quota.world().holds_quota(&workload.uid);
@@ -170,8 +170,8 @@ impl Context<'_> {
     }
 }
 
-/// A hash that changes with every fact for which the engine tries a parked workload again. The pending reason is left out, because it is written after each
-/// try.
+/// A hash that changes with every fact for which the engine tries a parked workload again. The pending reason of a workload does not change the hash, because
+/// the reason is written after each try.
 fn revision(workload: &WorkloadView) -> u64 {
     let mut hasher = FxHasher::default();
     (workload.generation, workload.reshaped).hash(&mut hasher);

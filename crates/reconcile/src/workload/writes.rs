@@ -45,7 +45,7 @@ pub fn evicted_due_to(reason: &str) -> String {
     format!("{}{reason}", event_reasons::EVICTED_DUE_TO_PREFIX)
 }
 
-/// A status write by the admission manager: `change` edits a copy of the complete status.
+/// A status write by the field manager `kueue-admission`. The argument `change` edits a copy of the Workload's complete status.
 pub fn status_write(
     workload: &WorkloadView,
     purpose: Purpose,
@@ -132,8 +132,9 @@ pub(super) fn evict_and(
     draft
 }
 
-/// Handles a workload whose job cannot be started with the admission. After a temporary problem the workload is evicted, and tried again after a minute. Any
-/// other problem with the start finishes the workload. `to_notice` makes the event for its job (`docs/departures/0044-placement-that-passes.md`).
+/// Handles a workload whose job cannot be started with the admission. If the workload cannot be started because of a temporary problem, the workload is
+/// evicted, and tried again after a minute. A problem that is not temporary finishes the workload whose job cannot be started. The argument `to_notice` makes
+/// the event for the workload's job (`docs/departures/0044-placement-that-passes.md`).
 pub fn cannot_start(
     workload: &WorkloadView,
     now: Timestamp,

@@ -18,12 +18,12 @@ impl Body {
         self.0
     }
 
-    /// A field of the body, by its JSON path.
+    /// A field of the write's body, by its JSON path.
     pub fn pointer(&self, path: &str) -> Option<&Value> {
         self.0.pointer(path)
     }
 
-    /// A mutable field of the body, by its JSON path.
+    /// A mutable field of the write's body, by its JSON path.
     pub(crate) fn pointer_mut(&mut self, path: &str) -> Option<&mut Value> {
         self.0.pointer_mut(path)
     }

@@ -1,6 +1,6 @@
 //! Lanes of tasks: the order of urgency.
 
-/// Lane of a task, the most urgent lane first. The runtime takes the tasks of the lanes that share slots in this order.
+/// Lane of a task, the most urgent lane first. The runtime takes the tasks of lanes that share slots in the order of the variants of `Lane`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
     /// Tasks that start, stop, admit and evict jobs.
@@ -9,13 +9,13 @@ pub enum Lane {
     Upkeep,
     /// Writes of reasons that users read, such as why a Workload waits.
     Reasons,
-    /// Writes of figures in statuses. Figures may become old behind hundreds of removals of finalizers.
+    /// Writes of figures in statuses. Writes of figures have the lane `Figures`, so that figures may become old behind hundreds of removals of finalizers.
     Figures,
     /// Writes of the ends of Workloads, which release quota: see [`Lane::as_awaited`].
     Ends,
     /// Clean-up that no job waits for.
     Cleanup,
-    /// Listings of checkpoint stores. A store that does not answer must not delay tasks of other lanes.
+    /// Listings of checkpoint stores. A checkpoint store that does not answer must not delay tasks of other lanes.
     StoreListings,
     /// Deletions in checkpoint stores.
     StoreDeletions,

@@ -15,11 +15,12 @@ pub enum Purpose {
     ReserveQuota,
     /// Write the reason why a workload is pending.
     ExplainPending,
-    /// Write the reason why a workload is pending that no scheduling cycle tried: its queue cannot take the workload, or an equal workload found no room.
+    /// Write the reason why a workload is pending that no scheduling cycle tried: its LocalQueue or ClusterQueue cannot take the workload, or an equal workload
+    /// found no room.
     ExplainUnseen,
     /// Set the condition `Admitted` after the admission checks.
     SetAdmitted,
-    /// Update the list of a Workload's admission checks to its queue.
+    /// Update the list of a Workload's admission checks to its ClusterQueue.
     SyncAdmissionChecks,
     /// Update the list of a Workload's preemption gate states to its spec.
     SyncPreemptionGates,
@@ -87,7 +88,7 @@ pub enum Purpose {
     LowerCount,
     /// Write the status of a TrainingJob.
     TrainingStatus,
-    /// Delete a Job that is part of a suspended job, because the Job would keep outdated node selectors. Or delete the pods of a Job that a finalizer keeps
+    /// Delete a Job that is part of a suspended job, because the Job would keep outdated node selectors, or delete the pods of a Job that a finalizer keeps
     /// while the Job is being deleted.
     DeleteChild,
     /// Query whether pods of a deleted job are left: the quota of the job is released only if no pod is left.

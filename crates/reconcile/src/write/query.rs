@@ -2,7 +2,7 @@
 
 use super::{Checkpoint, CheckpointPlace, LeftPod, PodOnNode, PodsOf, StuckPod};
 
-/// A query of control to the runtime. Like a write, a query belongs to an object and a term, and comes back with an outcome.
+/// A query of control to the runtime. Like a write, a query belongs to an object and a term of leadership, and comes back with an outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Query {
     /// GET of a job's pods that have not ended, answered by [`QueryAnswer::PodsLeft`].
@@ -135,6 +135,6 @@ pub enum QueryFailure {
     Busy(u64),
     /// Berth lost the answer: text for the log.
     Lost(String),
-    /// The query was not sent, because the term is over.
+    /// The query was not sent, because the leadership term in which it was decided is over.
     NotSent,
 }

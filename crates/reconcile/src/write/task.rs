@@ -45,7 +45,7 @@ impl From<Value> for Packed {
     }
 }
 
-/// A write of control to an object. Bodies have `metadata.uid` and, if the write was derived from a read, `metadata.resourceVersion`.
+/// A write of control to an object. The bodies of writes have `metadata.uid` and, if the write was derived from a read, `metadata.resourceVersion`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write<Body = Packed> {
     /// Creation of an object by POST.
@@ -68,15 +68,16 @@ pub enum Write<Body = Packed> {
         /// Body of the merge patch.
         body: Body,
     },
-    /// Merge patches of the pods of a job that have not ended, one by one. The outcome is `Applied` if all pods have the annotations, and `Busy` if the patches
-    /// need more time.
+    /// Merge patches of the pods of a job that have not ended, one by one. The outcome of annotating pods is `Applied` if all pods have the annotations, and
+    /// `Busy` if the patches need more time.
     AnnotatePods {
         /// Criteria for the pods.
         pods: PodsOf,
         /// Annotations for each pod.
         annotations: BTreeMap<String, String>,
     },
-    /// Deletion of checkpoints in a store. The outcome is `Applied` if the checkpoints are gone, and otherwise [`WriteOutcome::StoreFailed`].
+    /// Deletion of checkpoints in a store. The outcome of deleting checkpoints is `Applied` if the checkpoints are gone, and otherwise
+    /// [`WriteOutcome::StoreFailed`].
     DeleteCheckpoints {
         /// Place of the checkpoints.
         place: CheckpointPlace,
@@ -85,7 +86,7 @@ pub enum Write<Body = Packed> {
     },
     /// Deletion of an object by DELETE with a uid precondition.
     Delete {
-        /// Uid that the object must still have.
+        /// Uid that the object to delete must still have.
         uid: String,
         /// True if owned objects are deleted before the object, also if finalizers of other clients keep the object (foreground propagation); false if they are
         /// deleted after the object.
@@ -196,7 +197,7 @@ pub enum WriteOutcome {
     Unknown(String),
     /// A checkpoint store has failed: text for the user.
     StoreFailed(String),
-    /// The write was not sent, because the term is over.
+    /// The write was not sent, because the leadership term in which it was decided is over.
     NotSent,
 }
 

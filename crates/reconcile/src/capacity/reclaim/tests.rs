@@ -7,7 +7,7 @@ use crate::testing::step::step;
 use crate::testing::{State, in_seconds, now, read};
 use crate::write::cluster_key;
 
-/// Job `a`, which runs in capacity of that tier, with the policy of its queue.
+/// Job `a`, which runs in capacity of the given tier, with the QueuePolicy of its ClusterQueue.
 fn running(tier: &str, spec: Value) -> State {
     let running = changed(job("a"), json!({"spec": {"suspend": false, "completionMode": "Indexed"}}));
     let signals = changed(patient(), json!({ "spec": spec }));

@@ -17,7 +17,7 @@ fn quota_release_without_odd_pods_is_not_delayed() {
     assert_eq!(step(&decide(&ctx, &own_name("p"), now())).what, "done", "it is not known");
 }
 
-/// A pod that its Job does not count any more runs beside the pods for which the Workload has quota.
+/// A pod that its Job does not count any more runs in addition to the pods for which the Workload has quota.
 #[test]
 fn odd_pod_is_read_before_quota_is_released() {
     let labels = json!({"kueue.x-k8s.io/podset": "main", "batch.kubernetes.io/controller-uid": "a-uid"});

@@ -32,7 +32,7 @@ fn decided(state: &State) -> Option<Step> {
     decide(&state.context(), state.workload("w"), now()).map(|decision| step(&decision))
 }
 
-/// The request of the first attempt, with that condition.
+/// The ProvisioningRequest of the first attempt, with that condition.
 fn request_with(kind: &str) -> Value {
     let name = berth_jobs::provisioning_request_name("w", "c", 1);
     let owner = json!([{"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "name": "w", "uid": "w-uid", "controller": true}]);

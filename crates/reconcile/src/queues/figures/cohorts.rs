@@ -1,4 +1,4 @@
-//! Gauges of the cohort tree: quota, usage and running Workloads of each subtree, and the parent of each queue and cohort.
+//! Gauges of the cohort tree: quota, usage and running Workloads of each subtree, and the parent of each ClusterQueue and cohort.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -105,7 +105,7 @@ impl Context<'_> {
         }
     }
 
-    /// The measures of cohorts for a change of a Workload from `old` to `new`.
+    /// The metric changes (`Measure`) of cohorts for a change of a Workload from `old` to `new`.
     pub(crate) fn cohort_measures(&self, old: &WorkloadView, new: &WorkloadView) -> Vec<Measure> {
         if !new.is(types::ADMITTED) || old.is(types::ADMITTED) {
             return Vec::new();

@@ -11,21 +11,21 @@ use crate::measure::{Labels, Measure};
 const CLUSTER_QUEUE_LABELS: [&str; 5] =
     ["cluster_queue", "preempting_cluster_queue", "queue", "preemptor_queue", "victim_queue"];
 
-/// Names that may have disappeared since the measures were last drained. The names are dropped with each drain, so that they do not accumulate with every
-/// deletion.
+/// Names of ClusterQueues, LocalQueues and cohorts that may have disappeared since the metrics were last drained. The names in `Gone` are dropped with each
+/// drain of the metrics, so that they do not accumulate with every deletion.
 #[derive(Debug, Default)]
 pub(crate) struct Gone {
     /// Names of removed ClusterQueues.
     pub(crate) cluster_queues: BTreeSet<String>,
     /// Namespaces and names of removed LocalQueues.
     pub(crate) local_queues: BTreeSet<Name>,
-    /// Names of cohorts that lost their Cohort object, a queue or a child. A cohort that any object still names keeps its series.
+    /// Names of cohorts that lost their Cohort object, a ClusterQueue or a child cohort. A cohort that any object still names keeps its series.
     pub(crate) cohorts: BTreeSet<String>,
 }
 
 impl Gone {
-    /// Puts the removals of metric series before the measures. Measures under a name that has disappeared are dropped, because nothing would ever remove their
-    /// series again.
+    /// Puts the removals of metric series before the other metric changes. Metric changes under the name of a queue or cohort that has disappeared are dropped,
+    /// because nothing would ever remove their series again.
     pub(crate) fn before(self, view: &View, happened: Vec<Measure>) -> Vec<Measure> {
         let cohorts = without_anybody(view, self.cohorts);
         let mut measures: Vec<Measure> = Vec::new();
@@ -55,7 +55,7 @@ fn without_anybody(view: &View, mut cohorts: BTreeSet<String>) -> BTreeSet<Strin
     cohorts
 }
 
-/// Whether all objects that a measure names exist.
+/// Whether all objects exist that a metric change names.
 fn is_of_somebody(view: &View, measure: &Measure, gone_cohorts: &BTreeSet<String>) -> bool {
     let (Measure::Count { labels, .. } | Measure::Observe { labels, .. }) = measure else { return true };
     let value = |wanted: &str| labels.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value);

@@ -25,7 +25,7 @@ fn why(workload: &WorkloadView) -> (&str, &str) {
 }
 
 impl Context<'_> {
-    /// Counts the unadmitted Workloads of each ClusterQueue and LocalQueue. The cost grows with the number of Workloads.
+    /// Counts the unadmitted Workloads of each ClusterQueue and LocalQueue. The cost of counting the unadmitted Workloads grows with the number of Workloads.
     pub(super) fn unadmitted_gauges(&self, gauges: &mut Gauges) {
         let mut counts: BTreeMap<_, usize> = BTreeMap::new();
         let live = self.view.workloads().values().filter(|workload| !workload.deleting);

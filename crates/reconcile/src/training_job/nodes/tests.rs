@@ -30,7 +30,7 @@ fn nodes_are_counted_once_when_all_pods_are_ready() {
     assert_eq!(asked(&known).as_deref(), ask, "a pod that failed runs elsewhere");
 }
 
-/// The answer that another process got is in the status, and holds for the same pods.
+/// The number of nodes that another process has counted is in the TrainingJob's status, and holds as long as the pods are the same.
 #[test]
 fn node_count_in_status_counts_for_the_same_pods() {
     let describe = |since: i64, wanted: i32| {

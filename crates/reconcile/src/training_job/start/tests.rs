@@ -60,7 +60,7 @@ fn start_with_other_pods_than_were_admitted_is_queued_again() {
     assert_eq!(found.condition("Finished").map(|(is, reason, _)| (is, reason)), Some((true, "FailedToStart")));
 }
 
-/// A start resumes from the last checkpoint in its store, which is listed first.
+/// Before a start, the checkpoint store is listed, so that the start resumes from the last checkpoint in the store.
 #[test]
 fn start_waits_to_know_its_last_checkpoint() {
     let state = || {

@@ -77,7 +77,7 @@ fn pending_workload_is_blocked_by_first_reason_that_holds() {
     }
 }
 
-/// A gated workload, or a workload on hold, is out of its queue: such a workload does not count among the workloads that wait in the queue.
+/// A gated workload, or a workload on hold, does not count among the workloads that wait in its queue.
 #[test]
 fn blocked_workload_counts_in_queue_unless_gated_or_held() {
     let counts = |workload: Value, job: Value| {

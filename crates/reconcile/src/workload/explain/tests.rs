@@ -24,7 +24,7 @@ fn explanation_has_reason_requests_and_an_event() {
     assert_eq!(gated.condition("BlockedOnPreemptionGates"), Some((true, "PreemptionGated", "no room")));
 }
 
-/// The event that the gates are gone is sent with the first reason after the gates.
+/// The event that the last admission gate is gone is sent with the first reason after that.
 #[test]
 fn explanation_after_gates_reports_that_they_are_gone() {
     let state = State::new().with(with_condition(workload("w"), condition("QuotaReserved", false, "AdmissionGated")));

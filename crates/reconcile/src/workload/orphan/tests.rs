@@ -117,7 +117,8 @@ fn workload_that_never_had_an_owner_releases_an_evicted_reservation() {
     assert_eq!(decided(&offline), None, "the caller decides when it leaves");
 }
 
-/// The owner's own controller starts and stops the job: Berth keeps the quota until the finalizer of the Workload is removed.
+/// An owner of a kind that Berth does not know has a controller of its own, which starts and stops the job: Berth keeps the quota of a Workload with an unknown
+/// owner kind until the finalizer of the Workload is removed.
 #[test]
 fn workload_with_owner_of_unknown_kind_keeps_its_quota() {
     let owner = json!({"metadata": {"ownerReferences": [
