@@ -239,7 +239,8 @@ fn events() -> [Vec<Duration>; 3] {
     [arrivals, finishes, evictions]
 }
 
-/// Reports the same events three times over, each time from the start, because delays by other programs and the machine hit other events each time.
+/// Measures the events of [`events`] three times, each time in a new world, and prints the times of each run and the shortest time of each event: delays by
+/// other programs and the machine hit other events in each run.
 fn report_events() {
     let runs = [events(), events(), events()];
     for (kind, name) in ["arrival", "finish", "eviction"].into_iter().enumerate() {
@@ -255,8 +256,8 @@ fn report_events() {
     }
 }
 
-/// Times of a constant work without memory access, one time for each finish event; undisturbed, the work takes `length`. The difference between the tail and
-/// the median of the times of constant work is noise of the machine.
+/// Measured times of a computation without memory access, one for each finish event of the benchmark; undisturbed, the computation takes `length`. The
+/// difference between the tail and the median of the measured times of this computation is noise of the machine, not of the engine.
 fn counting(length: Duration) -> Vec<Duration> {
     let count = |turns: u128| {
         let start = Instant::now();
@@ -310,9 +311,10 @@ fn victims(fair: bool) {
 }
 
 fn main() {
-    // The operator disables huge pages at its start, too: huge pages count in full, however little of them is used.
+    // The process `berth` disables huge pages at its start as the benchmark does here: a huge page counts in full, however little of it is used.
     rustix::thread::disable_transparent_huge_pages(true).expect("Linux");
-    // The measurements outside of criterion: `cargo bench -p berth-engine -- events` runs one of them, `-- drain` none.
+    // The benchmarks that do not use criterion, by name. With `-- events`, `cargo bench -p berth-engine` runs only the benchmark `events` of these benchmarks;
+    // with `-- drain`, it runs only benchmarks of criterion.
     let parts: [(&str, fn()); 3] = [("memory", memories), ("events", report_events), ("victims", searches)];
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let is_asked = |name: &str| filter.as_deref().is_none_or(|filter| filter.starts_with(name));

@@ -8,7 +8,7 @@ use crate::model::{Amount, Millis, PodSetAssignment};
 /// Reason why the world refused a delta; a refused delta changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// No workload with the UID is known.
+    /// The world knows no workload with the UID in the delta.
     #[error("workload {0} is not known")]
     UnknownWorkload(String),
 }
@@ -24,7 +24,7 @@ pub enum PendingReason {
     ExceedsMaxQuota,
     /// A queue, namespace or other object on which the workload depends is misconfigured.
     Misconfigured,
-    /// Queue is stopped or inactive.
+    /// The LocalQueue or ClusterQueue of the workload is stopped or inactive.
     Suspended,
     /// Preemption under way.
     WaitingForPreemptedWorkloads,
@@ -34,7 +34,7 @@ pub enum PendingReason {
     OutOfStock,
     /// Topology does not fit.
     TopologyPlacementFailed,
-    /// `control` holds admissions back until the pods of earlier admissions are ready (`waitForPodsReady.blockAdmission`).
+    /// The crate `control` holds admissions back until the pods of earlier admissions are ready (`waitForPodsReady.blockAdmission`).
     WaitingForPodsReady,
     /// The workload would have to preempt, and one of its preemption gates is closed.
     AdmissionGated,
@@ -101,7 +101,7 @@ pub struct Eviction {
     pub uid: String,
     /// Preemptor UID.
     pub preemptor: String,
-    /// Kueue's reason of the preemption: `InClusterQueue`, `InCohortReclamation`, `InCohortFairSharing` or `InCohortReclaimWhileBorrowing`.
+    /// Kueue's reason of the preemption: one of `InClusterQueue`, `InCohortReclamation`, `InCohortFairSharing` and `InCohortReclaimWhileBorrowing`.
     pub reason: &'static str,
     /// Path of cohorts and queue of the preemptor, `/root/../cq`.
     pub preemptor_path: String,
@@ -118,9 +118,10 @@ pub struct Verdict {
     pub uid: Arc<str>,
     /// Reason code.
     pub reason: PendingReason,
-    /// Message in Kueue's wording.
+    /// Reason in words, in Kueue's wording, for the workload's condition QuotaReserved=False.
     pub message: Arc<str>,
-    /// True if the workload was the head of its queue or the first of its class of equals: its reason is written first.
+    /// True if the workload was the head of its queue or the first of its class of equals: its condition is written before the conditions of other pending
+    /// workloads.
     pub leading: bool,
 }
 
@@ -144,9 +145,9 @@ pub struct Plan {
     /// Number of searches for victims that were repeated because other heads had taken the victims, by ClusterQueue and result
     /// (`new_targets`, `deferred_fit`, `skipped`).
     pub recomputed_targets: BTreeMap<(String, &'static str), u32>,
-    /// Scheduling cycles that were run.
+    /// Number of scheduling cycles that the call of `plan` ran.
     pub cycles: u64,
-    /// Number of heads that the cycles tried.
+    /// Number of heads that the scheduling cycles of the call of `plan` tried.
     pub heads: u64,
 }
 
@@ -173,7 +174,7 @@ pub struct CellUsage {
 /// Reason and message of the condition `Active` of a ClusterQueue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
-    /// `Ready`, `Stopped`, `FlavorNotFound`, ...
+    /// Reason of the condition `Active` of a ClusterQueue, such as `Ready`, `Stopped` or `FlavorNotFound`.
     pub reason: &'static str,
     /// Message.
     pub message: String,

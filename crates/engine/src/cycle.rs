@@ -1,5 +1,5 @@
-//! A scheduling cycle, in Kueue's steps: take the heads of the queues, nominate the heads, process them in order, and put back the heads that were not
-//! admitted.
+//! A scheduling cycle, in Kueue's steps: take the heads out of their queues, nominate the heads, process them in order, and return the heads that were not
+//! admitted to their queues.
 
 mod aside;
 mod back;
@@ -41,7 +41,7 @@ use crate::world::store::{Phase, Place};
 pub(crate) type Lines = Vec<(NodeId, Vec<QueueId>)>;
 
 impl World {
-    /// Runs one cycle over the heads of the queues in `lines`. Admits at most `room` workloads.
+    /// Runs one cycle over the heads of the queues in `lines`. The cycle admits at most `room` workloads.
     pub(crate) fn run_cycle(&mut self, now: Millis, room: usize, lines: &mut Lines, report: &mut Report) {
         self.cycle = self.cycle.saturating_add(1);
         report.moved.clear();

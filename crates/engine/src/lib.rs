@@ -1,11 +1,11 @@
 //! Admission decisions: the engine decides which pending workload gets which quota, which workloads are evicted for it, and why other workloads wait.
 //!
 //! A [`World`] takes in changes ([`Delta`]) and answers with plans ([`Plan`]). The same deltas and times always give the same plans. The engine never reads a
-//! clock, does no I/O and does not know the Kubernetes API: the crate `control` translates between Kubernetes and the engine.
+//! clock, does no I/O and does not know the Kubernetes API: the crates `cache` and `reconcile` translate between Kubernetes and the engine.
 //!
-//! Modules of the engine: `world` applies deltas and stores their content, `queue` orders pending workloads, `cycle` makes plans, `assign` finds flavors,
-//! `preempt` finds victims, `quota` has the arithmetic of quota cells, cohorts and shares, `explain` answers questions about the world, [`steps`] is the
-//! test surface: everything that is public for tests alone.
+//! The module `world` applies deltas and stores their content, `queue` orders pending workloads, `cycle` makes plans, `assign` finds flavors, `preempt` finds
+//! victims, `quota` has the arithmetic of quota cells, cohorts and shares, `explain` answers questions about the world, and [`steps`] is the test surface:
+//! everything that is public for tests alone.
 //!
 //! Doc comments of public functions state their cost as the number of objects that a function visits. Look-ups in maps and sorted sets count as constant, and
 //! logarithms are left out. A *scan over the flavors* tries the flavors of a ClusterQueue for each pod set and resource of a workload, up to the root of the
@@ -14,7 +14,7 @@
 //! of the cohort tree. A *search for victims* visits the nodes of the cohort tree and, in the worst case, all workloads that hold quota in the tree; with fair
 //! sharing the search compares the shares of the nodes for each victim.
 //!
-//! Entry points for a reader of the engine: [`World::apply`] (`world.rs`) and [`World::plan`] (`cycle/plan.rs`).
+//! A reader of the engine begins at its entry points, [`World::apply`] (`world.rs`) and [`World::plan`] (`cycle/plan.rs`).
 
 #![cfg_attr(
     not(test),

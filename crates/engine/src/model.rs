@@ -57,14 +57,15 @@ pub enum Delta {
     LocalQueue(LocalQueueSpec),
     /// Recent usage of a LocalQueue (namespace, name), read from the LocalQueue's status: applied once, before the first plan.
     Ledger(String, String, LedgerFigures),
-    /// LocalQueue gone (namespace, name).
+    /// The LocalQueue with this namespace and name is gone.
     RemoveLocalQueue(String, String),
     /// Namespace labels.
     Namespace(String, BTreeMap<String, String>),
     /// Namespace gone.
     RemoveNamespace(String),
     /// A text that no tenant knows or chooses and that stays the same for the life of the cluster: it salts the order of equal workloads
-    /// (`docs/departures/0035-equal-times.md`). Costs all workloads where it is new.
+    /// (`docs/departures/0035-equal-times.md`). A new salt orders all workloads anew, so its cost is the number of all workloads; a salt that is known already
+    /// costs nothing.
     TieSalt(String),
     /// Create or replace a workload.
     Workload(WorkloadSpec),

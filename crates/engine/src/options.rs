@@ -42,11 +42,11 @@ pub struct FairSharing {
 /// Settings of the installation on which the engine's decisions depend.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Set when admission fair sharing is on.
+    /// Settings of admission fair sharing; `None` if admission fair sharing is off.
     pub admission_fair_sharing: Option<AdmissionFairSharing>,
     /// True if resources that no resource group covers do not count (`quotaCheckStrategy: IgnoreUndeclared`).
     pub ignore_undeclared: bool,
-    /// Set when fair sharing is on.
+    /// Settings of fair sharing between queues and cohorts; `None` if fair sharing is off.
     pub fair_sharing: Option<FairSharing>,
     /// True if pod sets with `minCount` may be admitted with fewer pods.
     pub partial_admission: bool,

@@ -1,7 +1,7 @@
 //! The test surface of the engine: everything that is public for tests and the conformance checks alone.
 //!
-//! [`World::steps`] gives the steps of a cycle one by one, on the functions that cycles themselves call. The functions and types beside it are parts of a
-//! step. No program that ships calls them; the linker leaves them out.
+//! [`World::steps`] gives the steps of a cycle one by one, on the functions that cycles themselves call. The other public functions and types of this module
+//! are parts of a step. No program that ships calls the steps, and the linker leaves them out.
 
 mod figures;
 mod heads;
@@ -46,7 +46,7 @@ impl World {
 pub struct AttemptReport {
     /// Flavor.
     pub flavor: String,
-    /// Worst mode over the resources.
+    /// Worst mode of the flavor over the resources that are requested from it.
     pub mode: Mode,
     /// Highest borrowing level.
     pub borrow: u32,
@@ -54,7 +54,7 @@ pub struct AttemptReport {
     pub possibility: Option<PreemptionPossibility>,
     /// Reasons why the flavor is not a plain fit.
     pub reasons: Vec<String>,
-    /// Reason code if the flavor does not fit.
+    /// Reason code of a flavor that does not fit; `None` if the flavor fits.
     pub no_fit: Option<PendingReason>,
 }
 
@@ -91,11 +91,11 @@ pub struct PodSetReport {
 /// Result of an assignment for a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssignmentReport {
-    /// Worst mode over the pod sets.
+    /// Worst mode over the pod sets of the workload.
     pub mode: Mode,
     /// Highest borrowing level.
     pub borrowing: u32,
-    /// Reason code if the workload does not fit.
+    /// Reason code of a workload that does not fit; `None` if the workload fits.
     pub no_fit: Option<PendingReason>,
     /// Message about the assignment, as in the workload's condition.
     pub message: String,

@@ -49,7 +49,7 @@ pub struct World {
     pub(crate) unsettled: bool,
     /// Admitted workloads whose penalty becomes usage in the next plan, by LocalQueue.
     pub(crate) admitted_lately: BTreeSet<(LocalQueueId, WorkloadId)>,
-    /// Number of sets of victims that were refused in the second check.
+    /// Number of sets of victims that the second check of the preemption rules refused.
     pub(crate) refused_victims: u64,
     pub(crate) changed_queues: Marks<QueueId>,
     pub(crate) changed_local_queues: Marks<LocalQueueId>,

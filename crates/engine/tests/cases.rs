@@ -1,4 +1,5 @@
-//! Golden cases: each file under `tests/cases` holds cases, each with commands and the output that these commands print. `UPDATE=1` rewrites the files.
+//! Golden cases: each file under `tests/cases` holds cases, each with commands and the output that these commands print. With the environment variable
+//! `UPDATE=1`, a run of the golden cases rewrites the expected output in their files.
 
 use std::fs;
 use std::path::Path;

@@ -26,7 +26,7 @@ pub fn canonical(text: &str) -> Result<String, ParseError> {
     }
     Ok(match scale {
         Scale::Two(_) => {
-            // The bound is the largest amount that can be requested in bytes.
+            // A quantity with a binary suffix is cut at `i64::MAX` units, the largest amount that can be requested in bytes.
             let most = i128::from(i64::MAX).saturating_mul(UNIT);
             let nano = nano.clamp(most.saturating_neg(), most);
             let small = nano.unsigned_abs() < UNIT.unsigned_abs().saturating_mul(1024);

@@ -4,7 +4,7 @@ const DECIMAL: [&str; 8] = ["m", "", "k", "M", "G", "T", "P", "E"];
 const FINE: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/// Canonical Kubernetes text of an amount of `resource`: `cpu` is read in milli units; memory, ephemeral storage and huge pages are written with binary
+/// Canonical Kubernetes text of an amount of a resource. An amount of `cpu` is in milli units; memory, ephemeral storage and huge pages are written with binary
 /// suffixes, other resources with decimal suffixes.
 #[must_use]
 pub fn format(resource: &str, amount: Amount) -> String {

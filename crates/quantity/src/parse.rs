@@ -126,7 +126,8 @@ fn decimal(integer: &str, fraction: &str, exponent: i64) -> i128 {
 fn binary(integer: &str, fraction: &str, exponent: u32) -> i128 {
     let unit = 1_000_000_000_i128 << exponent;
     let integer = integer.bytes().fold(0_i128, |v, b| v.saturating_mul(10).saturating_add(digit(b)));
-    // Long multiplication of the fraction's digits: `carry` is the whole number of nano units at the end, and `lost` is true if there is a remainder.
+    // The fraction's digits are multiplied one by one, beginning with the last digit: the number `carry` is the whole number of nano units at the end, and
+    // `lost` is true if there is a remainder.
     let (carry, lost) = fraction.bytes().rev().fold((0_i128, false), |(carry, lost), byte| {
         let product = digit(byte).saturating_mul(unit).saturating_add(carry);
         (product / 10, lost || product % 10 != 0)

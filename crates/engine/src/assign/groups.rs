@@ -121,7 +121,8 @@ fn combine(
         }
         merge_attempts(&mut result.attempts, found.attempts, group, resource);
         if found.choices.is_empty() {
-            // The resource group that failed decides the result, whatever was found for earlier resource groups.
+            // A pod set gets no flavor at all if one of its resource groups has none: the choices for earlier resource groups are dropped, and the reasons of
+            // the group without a flavor are reported.
             result.choices.clear();
             result.reasons = found.reasons;
             break;

@@ -20,7 +20,7 @@ const MOST: usize = 32;
 
 /// The result of the scan for one resource group.
 struct Step {
-    /// Position of the resource group in the order of assignment.
+    /// Position of the resource group in the order in which the resource groups of a pod set are assigned.
     at: usize,
     /// The flavor that was chosen.
     flavor: Option<FlavorId>,
@@ -67,7 +67,7 @@ impl Tries {
         self.excluded.iter().filter(|(turn, _)| *turn == at).map(|(_, flavor)| *flavor).collect()
     }
 
-    /// Records the end of the scan for one resource group.
+    /// Records the flavor that the scan found for one resource group.
     pub(super) fn note(&mut self, at: usize, found: &Found) {
         let flavor = found.choices.first().map(|choice| choice.flavor);
         self.steps.push(Step { at, flavor, fitness: Fitness::of(found), is_narrowed: found.is_narrowed });

@@ -3,10 +3,10 @@
 use crate::assign::mode::Granular;
 use crate::model::{FlavorFungibility, Fungibility};
 
-/// Mode and borrowing level of one flavor.
+/// Mode and borrowing level of one flavor, by which two flavors are compared.
 pub(super) type Level = (Granular, u32);
 
-/// Whether the level `a` is preferred to the level `b`.
+/// Whether a flavor with mode and borrowing level `a` is preferred to a flavor with mode and borrowing level `b`.
 pub(crate) fn is_preferred(a: Level, b: Level, preemption_over_borrowing: bool) -> bool {
     if a.0 == Granular::NoFit || b.0 == Granular::NoFit {
         return a.0 != Granular::NoFit;

@@ -123,7 +123,7 @@ impl<'a> Scan<'a> {
             }
         }
         if found.choices.is_empty() && found.reasons.is_empty() {
-            // A result without choices needs a reason, because a result without reasons counts as a fit that uses nothing.
+            // A scan that finds no flavor needs a reason, because a pod set without flavors and reasons counts as a fit that uses no quota.
             found.reasons.push(Why::Mismatch(format!("no flavor has {}", self.store.resource(self.resource)).into()));
         }
         let exhausted = last.is_some_and(|at| at.saturating_add(1) == line.len());
@@ -133,7 +133,7 @@ impl<'a> Scan<'a> {
         for choice in &mut found.choices {
             choice.tried = tried;
         }
-        // If preemption is preferred to borrowing, the worst level may hide a resource that needs preemption.
+        // If preemption is preferred to borrowing, the best flavor may count as a fit although one of its resources needs preemption.
         let fits = || found.choices.iter().all(|choice| choice.mode == Mode::Fit);
         if best.0 == Granular::Fit && (!self.request.options.profile.has(Departure::AllResourcesFit) || fits()) {
             found.reasons.clear();

@@ -1,7 +1,7 @@
 //! Stock-outs: quota promised capacity, but nodes of the flavor were not created lately. A flavor that is out of stock for pods of a shape is skipped, until
 //! the stock-out ends, by every workload that requests at least as many pods of that shape as the stock-out concerns.
 //!
-//! `control` detects stock-outs and sets their length; in the engine a stock-out is data with an end.
+//! The crate `reconcile` detects stock-outs and sets their length; the engine only stores until when each stock-out lasts.
 
 mod deltas;
 

@@ -1,4 +1,4 @@
-//! The place of a head after its cycle.
+//! The place where a head waits after its scheduling cycle.
 
 use crate::cycle::entry::Entry;
 use crate::cycle::outcome::Requeue;
@@ -9,7 +9,7 @@ use crate::world::World;
 use crate::world::ids::{ClassId, NodeId, QueueId, WorkloadId};
 use crate::world::store::{Phase, Place, UNSURE};
 
-/// The end of a head's scan over flavors.
+/// The state of a head's scan over flavors at the end of a scheduling cycle.
 struct ScanEnd {
     class: ClassId,
     /// True if there are flavors that the next scan can try at once.
@@ -19,7 +19,7 @@ struct ScanEnd {
 }
 
 impl World {
-    /// Puts a head into its place of waiting after its cycle, and keeps its verdict.
+    /// Puts a head that was not admitted into the place where it waits for its next scheduling cycle, and keeps the reason why it was not admitted.
     pub(crate) fn put_back(&mut self, entry: &mut Entry, report: &mut Report) {
         if entry.requeue == Requeue::Admitted {
             report.findings.remove(&entry.workload);
@@ -39,7 +39,7 @@ impl World {
             self.stay(queue, id);
             let root = self.tree.root(self.store.queues[queue].node);
             if scan.goes_on {
-                // A round of scans that may have missed something is followed by a full round, so the bound is two rounds.
+                // A round of scans that began behind the first flavor is followed by one more round over all flavors, so the bound is two rounds of scans.
                 let rounds = scan.most.saturating_mul(2).saturating_add(1);
                 let known = report.scanning.entry(root).or_default();
                 *known = rounds.max(*known);
@@ -95,7 +95,7 @@ impl World {
         Some(ScanEnd { class, goes_on: goes_on || missed, most })
     }
 
-    /// Parks a head until something changes.
+    /// Parks a head until something changes in its cohort tree, its namespace or its queue.
     fn park(
         &mut self,
         (queue, id): (QueueId, WorkloadId),
@@ -106,11 +106,11 @@ impl World {
         let root = self.tree.root(self.store.queues[queue].node);
         match requeue {
             Requeue::NoRoom if self.options.gates.park_equals => {
-                // The other members of the head's class of equals get a notice; the head has a verdict of its own.
+                // The other members of the head's class of equals get their verdict at the end of the plan; the head has a verdict already.
                 if self.class_it_waits_in(id).is_none() {
                     self.push(queue, id);
                 }
-                // Notices are added one by one, because appending a set would rebuild the set of all notices.
+                // The workloads are added one by one to `World::notices`, because appending a set would rebuild the set.
                 let equals = self.store.queues[queue].pending.park(class, reason);
                 if self.is_fickle(queue, class) {
                     self.store.queues[queue].pending.fickle.insert(class);
@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    /// Puts a head back into its class of equals, or leaves the head there.
+    /// Returns a head to its class of equals, if it was taken out of the class.
     fn stay(&mut self, queue: QueueId, id: WorkloadId) {
         match self.class_it_waits_in(id) {
             Some(class) => self.store.queues[queue].pending.stay(class, id),

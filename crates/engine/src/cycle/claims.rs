@@ -117,7 +117,8 @@ impl World {
         claims && self.store.queues[entry.queue].pending.preemptor == Some(entry.workload)
     }
 
-    /// Records the victims that a head waits for: its own victims, or for a deferred fit all victims of the cycle in its cohort tree.
+    /// Records the victims for which a head waits: the victims that it chose itself, or, if it fits only when the victims of other heads have left
+    /// (`Mode::DeferredFit`), all victims that heads have chosen in this cycle in the same cohort tree.
     pub(crate) fn await_victims(&self, entry: &mut Entry, run: &Run) {
         if !self.options.profile.has(Departure::Claims) {
             entry.scans_anew = true;

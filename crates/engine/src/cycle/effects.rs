@@ -55,7 +55,8 @@ impl World {
                 (true, limit) => plus(cell.nominal, limit).saturating_sub(cell.usage),
                 (false, _) => cell.nominal.saturating_sub(cell.usage),
             };
-            // For a head that borrows, the amount is negative if the queue is above its limit; the negative amount has an effect at the queue alone.
+            // For a head that borrows, the kept amount is negative if the queue is above its borrowing limit; cohorts do not count a negative amount, only the
+            // queue does.
             let least = if assignment.borrowing > 0 { Units::MIN } else { 0 };
             (*key, (*value).min(bound).max(least))
         };
@@ -123,7 +124,7 @@ impl World {
             }
         };
         let flavors_considered = entry.assignment.considered(&self.store, asked);
-        // A check for all flavors does not apply to a workload that is given no flavors.
+        // An admission check for all flavors does not apply to a workload that is given no flavors.
         let applies = |flavors: &BTreeSet<String>| {
             pod_sets.iter().any(|set| set.flavors.values().any(|f| flavors.is_empty() || flavors.contains(f)))
         };
@@ -158,7 +159,7 @@ impl World {
         );
     }
 
-    /// Full usage of an entry whose field `usage` is only the part beyond the old slice that it replaces.
+    /// Full usage of a head whose `assignment.usage` is only the part that its old workload slice does not hold yet.
     fn full_usage(&self, entry: &Entry) -> Usage {
         let mut full_usage = Usage::new();
         for (resource, flavor, value) in entry.assignment.pod_sets.iter().flat_map(|pod_set| pod_set.given()) {

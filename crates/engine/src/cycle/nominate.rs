@@ -82,7 +82,8 @@ impl Nominator<'_> {
                     Mode::NoFit | Mode::DeferredFit => None,
                 }
             });
-            // A set of victims that was refused is a fault and is reported, whatever the search finds in the end.
+            // A set of victims that broke a rule of preemption is a fault of the engine and is reported, even if another size of the workload then fits or
+            // finds other victims.
             if let Some((assignment, targets)) = reduced {
                 return (Assignment { breach, ..assignment }, targets);
             }

@@ -64,8 +64,8 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Values of a head that decide between two heads that meet at a cohort: the values are those of the cohort's child on the path to the head's queue, with the
-/// head's usage added.
+/// Values of a head that decide between two heads that meet at a cohort of the fair-sharing tournament: the values of the cohort's child on the path to the
+/// head's queue, with the head's usage added.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FairShareValues {
     /// Fair share of the cohort's child on the path to the head's queue.

@@ -2,7 +2,7 @@
 
 use crate::model::PendingReason;
 
-/// The place of a head after its cycle.
+/// The place where a head waits after its cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Requeue {
     Admitted,

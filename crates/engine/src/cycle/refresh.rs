@@ -43,7 +43,7 @@ impl World {
         drop(trial);
         assignment.held_to = (assignment.mode() == Mode::Fit).then_some(Mode::DeferredFit);
         assignment.progress = std::mem::take(&mut entry.assignment.progress);
-        // An earlier refusal of victims is a fault and is kept, whatever is found now.
+        // If nomination found victims that broke a rule of preemption, this fault is still reported, whatever the second search for victims finds.
         assignment.breach = assignment.breach.or(entry.assignment.breach);
         entry.assignment = assignment;
         entry.targets = targets;

@@ -15,7 +15,7 @@ use crate::world::ids::{ClassId, NodeId, QueueId, WorkloadId};
 pub(crate) struct Report {
     pub(crate) admissions: Vec<Admission>,
     pub(crate) evictions: Vec<Eviction>,
-    /// The last finding about each workload.
+    /// The last reason why each workload was not admitted.
     pub(crate) findings: FxHashMap<WorkloadId, Finding>,
     pub(crate) leading: Vec<WorkloadId>,
     /// Number of heads that the cycles tried.
@@ -24,7 +24,8 @@ pub(crate) struct Report {
     pub(crate) moved: BTreeSet<NodeId>,
     /// Roots of cohort trees in which a head continues with the next flavor, each with the number of scans that the head may make.
     pub(crate) scanning: BTreeMap<NodeId, usize>,
-    /// Heads that stay first in their queues although the workloads behind them should not have to wait, by root of the cohort tree.
+    /// Heads that stay first in their queues and hold up the workloads behind them, although they neither wait for victims nor are in a strict queue, by root
+    /// of the cohort tree.
     pub(crate) held_up: BTreeMap<NodeId, Vec<(QueueId, WorkloadId)>>,
     /// Last assignment of each class of equals, by ids and in words.
     pub(crate) given: FxHashMap<ClassId, (Vec<Given>, Arc<[PodSetAssignment]>)>,

@@ -9,9 +9,10 @@ use crate::world::store::Store;
 /// A reason why a flavor is not a plain fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// The request exceeds the maximum; the amounts are the usage of earlier pod sets, the request and the maximum.
+    /// The request exceeds the quota that the queue could have if nothing were in use; the amounts are the usage of earlier pod sets, the request and that
+    /// quota.
     Exceeds(FlavorId, ResourceId, [Units; 3]),
-    /// The request exceeds the free quota by this amount.
+    /// The request exceeds the free quota of the flavor by this amount.
     Lacks(FlavorId, ResourceId, Units),
     /// No resource group of the queue covers the resource.
     Uncovered(ResourceId),

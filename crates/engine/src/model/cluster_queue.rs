@@ -22,7 +22,7 @@ pub enum StopPolicy {
     None,
     /// No new reservations.
     Hold,
-    /// The queue gives no new reservations, and `control` evicts its admitted workloads.
+    /// The queue gives no new reservations, and the crate `reconcile` evicts its admitted workloads.
     HoldAndDrain,
 }
 
@@ -38,9 +38,9 @@ pub enum Fungibility {
 /// `spec.flavorFungibility`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlavorFungibility {
-    /// `whenCanBorrow`, default `MayStopSearch`.
+    /// `whenCanBorrow` of the ClusterQueue: the next step of the scan if a flavor fits only by borrowing; by default `MayStopSearch`.
     pub when_can_borrow: Fungibility,
-    /// `whenCanPreempt`, default `TryNextFlavor`.
+    /// `whenCanPreempt` of the ClusterQueue: the next step of the scan if a flavor fits only by preempting; by default `TryNextFlavor`.
     pub when_can_preempt: Fungibility,
     /// True if `preference` is `PreemptionOverBorrowing`, false if it is `BorrowingOverPreemption`.
     pub preemption_over_borrowing: bool,
@@ -69,13 +69,13 @@ pub struct ClusterQueueSpec {
     pub strategy: Strategy,
     /// `spec.stopPolicy`.
     pub stop: StopPolicy,
-    /// `spec.namespaceSelector`; `None` matches no namespace.
+    /// Selector of the namespaces whose workloads may use the ClusterQueue (`spec.namespaceSelector`); `None` matches no namespace.
     pub namespace_selector: Option<Selector>,
     /// `spec.preemption`.
     pub preemption: Preemption,
     /// `spec.flavorFungibility`.
     pub fungibility: FlavorFungibility,
-    /// `fairSharing.weight` in nano units.
+    /// Weight of the ClusterQueue in fair sharing (`fairSharing.weight`), in nano units.
     pub weight: i64,
     /// True if `admissionScope.admissionMode` is `UsageBasedAdmissionFairSharing`.
     pub usage_based: bool,

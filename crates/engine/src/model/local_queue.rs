@@ -15,14 +15,14 @@ pub struct LocalQueueSpec {
     pub cluster_queue: String,
     /// `spec.stopPolicy`.
     pub stop: StopPolicy,
-    /// `fairSharing.weight` in nano units.
+    /// Weight of the LocalQueue in admission fair sharing (`fairSharing.weight`), in nano units.
     pub weight: i64,
 }
 
 /// Recent usage of a LocalQueue under admission fair sharing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerFigures {
-    /// `consumedResources`, in billionths of a unit of the resource, because usage that decays becomes smaller than any unit.
+    /// Recent usage by resource (`consumedResources`), in billionths of a unit of the resource, because usage that decays becomes smaller than any unit.
     pub consumed: BTreeMap<String, Nano>,
     /// `lastUpdate`.
     pub at: Millis,

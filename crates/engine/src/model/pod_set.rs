@@ -11,7 +11,7 @@ pub struct PodSetSpec {
     pub name: String,
     /// Number of pods (already without reclaimable pods, if the workload holds quota).
     pub count: i64,
-    /// `minCount` for partial admission.
+    /// Smallest number of pods of the pod set under partial admission (`minCount`).
     pub min_count: Option<i64>,
     /// Requests of one pod, in the engine's units.
     pub requests: BTreeMap<String, Amount>,

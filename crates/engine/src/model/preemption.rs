@@ -71,9 +71,9 @@ pub struct Preemption {
     pub within_cluster_queue: PreemptionPolicy,
     /// `reclaimWithinCohort`.
     pub reclaim_within_cohort: PreemptionPolicy,
-    /// `borrowWithinCohort.policy` is `LowerPriority`.
+    /// True if `borrowWithinCohort.policy` is `LowerPriority`: workloads of the queue may preempt while the queue borrows.
     pub borrow_within_cohort: bool,
-    /// `borrowWithinCohort.maxPriorityThreshold`.
+    /// Highest priority of workloads that may be preempted while the queue borrows (`borrowWithinCohort.maxPriorityThreshold`).
     pub max_priority_threshold: Option<i32>,
 }
 

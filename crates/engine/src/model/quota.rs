@@ -27,7 +27,7 @@ pub struct Quota {
 pub struct FlavorQuotas {
     /// Flavor name.
     pub flavor: String,
-    /// Quotas, one for each covered resource.
+    /// Quotas of the flavor, one for each covered resource of its resource group.
     pub quotas: Vec<Quota>,
 }
 

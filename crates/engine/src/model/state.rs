@@ -16,7 +16,8 @@ pub enum Blocked {
 pub struct Reservation {
     /// ClusterQueue that gave the quota.
     pub cluster_queue: String,
-    /// Assignment of each pod set. The usage of a reservation counts as its assignments say, because control has already subtracted reclaimable pods.
+    /// Assignment of each pod set. The usage of a reservation counts as its assignments say, because the caller of the engine has already subtracted
+    /// reclaimable pods.
     pub pod_sets: Vec<PodSetAssignment>,
     /// Time at which the quota was reserved.
     pub at: Millis,

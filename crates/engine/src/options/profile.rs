@@ -1,4 +1,4 @@
-//! The compatibility profile: Berth's decisions or Kueue's.
+//! The compatibility profile, which says whether the engine decides as Berth or as Kueue.
 
 /// Compatibility with Kueue's decisions. A profile is the only thing that a caller chooses: the engine, control and the requests of pods derive from it which
 /// departures are in force ([`Profile::has`]).

@@ -180,7 +180,8 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// Whether the requests fit the node's quota. Reduces the requests to the part that the node cannot give from its own quota.
+/// Whether requests fit the quota of a ClusterQueue, or of a cohort with all queues and cohorts below it. `fit_in_quota` reduces the requests to the part that
+/// exceeds the free quota which the ClusterQueue or cohort keeps for itself.
 pub(crate) fn fit_in_quota(tree: &Tree, node: NodeId, requests: &mut [(CellId, Units)]) -> bool {
     let mut fits = true;
     for (key, value) in requests {

@@ -139,7 +139,7 @@ pub(crate) fn lets(strategy: ShareStrategy, new: &Share, old: &Share, after: imp
         }
 }
 
-/// The share of a node after a victim has left.
+/// The fair share of a queue or cohort after a victim has left.
 pub(crate) fn share_without(store: &Store, trial: &mut Trial<'_>, victim: WorkloadId, node: NodeId) -> Share {
     leave(store, trial, victim, true);
     let (share, _) = share_of(store, trial.tree(), node, &[]);

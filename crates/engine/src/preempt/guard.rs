@@ -9,7 +9,7 @@ use crate::world::ids::WorkloadId;
 use crate::world::store::{Held, Store};
 
 impl PreemptionGuard {
-    /// Whether the guard sets no bound of preemption.
+    /// Whether a `PreemptionGuard`, which has the bounds of preemption of a queue, sets no bound.
     pub(crate) fn is_idle(&self) -> bool {
         *self == Self::default()
     }

@@ -196,7 +196,7 @@ impl Check<'_> {
         if higher.into_values().all(|higher| higher) { Ok(()) } else { Err(Breach::Share) }
     }
 
-    /// A trial in which all targets have left.
+    /// The cohort tree without the usage of the victims, as a [`Trial`].
     fn without<'t>(&self, tree: &'t mut Tree, targets: &[Target]) -> Trial<'t> {
         let mut trial = Trial::new(tree);
         for target in targets {
@@ -207,8 +207,8 @@ impl Check<'_> {
 }
 
 impl World {
-    /// Number of sets of victims that broke a rule in the second check, so that no workload was preempted. Each refused set of victims is a fault of the
-    /// engine, so the number must stay 0. Cost: constant.
+    /// Number of sets of victims that the search for victims chose and that the second check of the preemption rules refused, so that no workload was
+    /// preempted. A refused set of victims is a fault of the engine, so the number of refused sets must stay 0. Cost: constant.
     #[must_use]
     pub const fn refused_victims(&self) -> u64 {
         self.refused_victims

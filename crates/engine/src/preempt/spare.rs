@@ -22,7 +22,7 @@ impl Held {
     }
 }
 
-/// Removes the usage that a target gives back from the trial, or puts this usage back.
+/// Removes the usage that a victim gives back from the cohort tree of a [`Trial`], or adds this usage again.
 pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, target: &Target, out: bool) {
     let Some(held) = store.workload(target.workload).and_then(|workload| workload.held()) else { return };
     let (node, usage) = (store.queues[held.queue].node, held.given_back(target));
@@ -36,8 +36,8 @@ pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, target: &Target, out: 
     }
 }
 
-/// Replaces evictions, from the last to the first, by giving up surplus pods if that is enough, with no more pods than needed. All targets must be out of the
-/// trial.
+/// Replaces evictions, from the last to the first, by giving up surplus pods if that is enough, with no more pods than needed. The usage that the victims in
+/// `targets` give back must be out of `trial` before the call.
 pub(crate) fn reduce_targets(
     store: &Store,
     trial: &mut Trial<'_>,
@@ -57,7 +57,7 @@ pub(crate) fn reduce_targets(
             leave(store, trial, &part, false);
             enough.then_some(part)
         };
-        // The smallest number of steps that is enough lies in `low..=high`.
+        // The smallest number of steps of surplus pods that lets the preemptor fit lies in `low..=high`.
         let (mut low, mut high) = (1_i64, spare.steps());
         let mut found = None;
         while low <= high {

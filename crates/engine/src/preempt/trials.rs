@@ -1,11 +1,11 @@
-//! Trials of the quota without victims: workloads are removed and put back, and it is checked whether the preemptor fits.
+//! Trials of the quota without victims: the usage of victims is removed and added again, and it is checked whether the preemptor fits.
 
 use crate::preempt::ask::{Ask, Target};
 use crate::quota::tree::{Tree, Trial};
 use crate::world::beyond;
 use crate::world::store::Store;
 
-/// Removes the usage of a workload from the trial, or puts this usage back.
+/// Removes the usage of a workload from the cohort tree of a [`Trial`], or adds this usage again.
 pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, workload: crate::world::ids::WorkloadId, out: bool) {
     if let Some(held) = store.workload(workload).and_then(|w| w.held()) {
         let node = store.queues[held.queue].node;
@@ -18,7 +18,7 @@ pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, workload: crate::world
     }
 }
 
-/// Puts every victim back that is not needed, from the last to the first; the very last victim is always needed.
+/// Takes every victim that the preemptor does not need out of `targets`, from the last to the first; the very last victim is always needed.
 pub(crate) fn fill_back(store: &Store, trial: &mut Trial<'_>, ask: &Ask<'_>, targets: &mut Vec<Target>, borrow: bool) {
     for index in (0..targets.len().saturating_sub(1)).rev() {
         let Some(target) = targets.get(index).copied() else { continue };
@@ -31,7 +31,7 @@ pub(crate) fn fill_back(store: &Store, trial: &mut Trial<'_>, ask: &Ask<'_>, tar
     }
 }
 
-/// Whether the preemptor fits; without borrowing if `borrow` is false.
+/// Whether the preemptor fits into the quota of the cohort tree `tree`; without borrowing if `borrow` is false.
 pub(crate) fn fits(store: &Store, tree: &Tree, ask: &Ask<'_>, borrow: bool) -> bool {
     let node = store.queues[ask.queue].node;
     ask.usage.iter().all(|(key, value)| {

@@ -1,8 +1,8 @@
 //! Admission fair sharing: the recent usage of each LocalQueue orders the workloads of its ClusterQueue, as in Kueue.
 //!
-//! The ledger of a LocalQueue is data. The ledger has the decayed usage of admitted workloads, with the time for which this usage is valid. The ledger also has
-//! penalties, which are charged in advance for reservations and count as usage when the workloads are admitted. The ledgers get the current time from calls of
-//! `plan` and `settle`.
+//! The ledger of a LocalQueue is plain data, which reads no clock. The ledger has the decayed usage of admitted workloads, with the time for which this usage
+//! is valid. The ledger also has penalties, which are charged in advance for reservations and count as usage when the workloads are admitted. The ledgers get
+//! the current time from calls of `plan` and `settle`.
 
 #![expect(clippy::float_arithmetic, reason = "usage decays by half-lives and is weighted in floats, as in Kueue")]
 
@@ -16,11 +16,11 @@ use crate::world::ids::{ResourceId, WorkloadId};
 /// Settings of admission fair sharing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AdmissionFairSharing {
-    /// `usageHalfLifeTime` in milliseconds; with 0, past usage is forgotten at once.
+    /// Time in which past usage of a LocalQueue halves (`usageHalfLifeTime`), in milliseconds; with 0, past usage is forgotten at once.
     pub half_life: i64,
-    /// `usageSamplingInterval` in milliseconds.
+    /// Time between two updates of the usage of LocalQueues (`usageSamplingInterval`), in milliseconds.
     pub sampling_interval: i64,
-    /// `resourceWeights`; a resource without a weight has the weight 1.
+    /// Weights of resources in the usage of a LocalQueue (`resourceWeights`); a resource without a weight has the weight 1.
     pub weights: BTreeMap<String, f64>,
 }
 
@@ -90,7 +90,7 @@ impl Ledger {
         }
     }
 
-    /// Whether hardly any past usage is left and no penalty is charged.
+    /// Whether hardly any past usage of the LocalQueue is left and no penalty of its workloads is charged.
     fn is_idle(&self) -> bool {
         self.penalties.is_empty() && self.consumed.values().all(|amount| *amount < 0.5)
     }

@@ -13,7 +13,8 @@ use crate::world::ids::{ClassId, WorkloadId};
 /// A member of a class of equals, with its key in the order of the queue.
 pub(crate) type Member = (Key, WorkloadId);
 
-/// Members of a class that have not been given a notice; in most cases there is no such member or only one.
+/// Members of a class of equals that came, or were tried, after a plan had reported the reason to wait for all members; in most cases there is no such member
+/// or only one.
 #[derive(Debug, Default)]
 pub(crate) enum Unannounced {
     #[default]
@@ -59,13 +60,13 @@ impl Unannounced {
 pub(crate) struct ClassQueue {
     /// Members of the class by lane (LocalQueue); a lane without members is left out.
     lanes: Vec<(u32, Sorted<Member>)>,
-    /// Set while the class is parked: an equal workload was found not to fit, and nothing has changed since.
+    /// The reason why the class is parked: an equal workload was found not to fit, and nothing has changed since; `None` while the class is active.
     pub(crate) parked: Option<PendingReason>,
-    /// Message to the member because of which the class was parked.
+    /// Message to the member of the class that did not fit, so that the class was parked.
     pub(crate) why: Option<Arc<str>>,
-    /// Members of the class that have had no notice that they were passed over.
+    /// Members of the class that came, or were tried, after a plan had reported the reason `announced` for all members.
     unannounced: Unannounced,
-    /// Reason that was given to all members except the members in `unannounced`.
+    /// Reason to wait that a plan has reported for all members of the class except the members in `unannounced`.
     pub(crate) announced: Option<PendingReason>,
 }
 
@@ -121,7 +122,7 @@ impl Heads {
     fn remove(&mut self, lane: u32, member: &Member) {
         let heads = if lane == 0 { Some(&mut self.shared) } else { self.others.get_mut(&lane) };
         if let Some(heads) = heads {
-            // The entry of a lane without heads is kept, because the lane gets heads again in most cases.
+            // The entry of a LocalQueue's lane without heads is kept, because the lane gets heads again in most cases.
             heads.remove(member);
         }
     }
@@ -227,7 +228,7 @@ impl Pending {
         self.classes.get(&class).is_some_and(|queue| queue.parked.is_none())
     }
 
-    /// Parks a class. Returns the members of the class that have not had a notice with the reason `reason` yet.
+    /// Parks a class. Returns the members of the class for which the plan still has to report the reason `reason`.
     pub(crate) fn park(&mut self, class: ClassId, reason: PendingReason) -> Vec<WorkloadId> {
         let queue = self.classes.entry(class).or_default();
         for (lane, first) in queue.firsts() {
@@ -250,7 +251,7 @@ impl Pending {
         }
     }
 
-    /// Parks a class without notices to its members, because the class is woken soon; returns true if it was active.
+    /// Parks a class without a report of the reason to its members, because the class is woken before the plan ends; returns true if the class was active.
     pub(crate) fn pass_over(&mut self, class: ClassId) -> bool {
         let Some(queue) = self.classes.get_mut(&class).filter(|queue| queue.parked.is_none()) else { return false };
         for (lane, first) in queue.firsts() {

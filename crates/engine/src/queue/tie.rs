@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 use crate::model::{Millis, WorkloadSpec};
 
-/// The rule by which ties of a world are broken.
+/// The rule by which a world orders workloads of equal priority and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TieRule {
     /// As in Kueue.
     Uid,
-    /// By lot; the number is the salt of the cluster, zero as long as none is known.
+    /// The order is by lot; the number is the salt of the cluster, zero as long as no salt is known.
     Lot(u64),
 }
 
 impl TieRule {
-    /// The rule of a world without a salt.
+    /// The tie-break rule of a world that does not know the salt of the cluster yet.
     pub(crate) const fn new(by_lot: bool) -> Self {
         if by_lot { Self::Lot(0) } else { Self::Uid }
     }
 
-    /// The rule with the salt that `text` gives; a rule by UID has no salt.
+    /// The tie-break rule with the salt that is made from `text`; Kueue's rule by UID has no salt.
     pub(crate) fn salted(self, text: &str) -> Self {
         match self {
             Self::Uid => Self::Uid,
@@ -50,7 +50,7 @@ impl Tie {
         Self::Lot(format!("{:016x}/{name}", lot(namespace, second(queued_at), salt)).into())
     }
 
-    /// The tie break of the same workload by another rule of the same kind.
+    /// The tie-break of the same workload under another rule of the same kind, for example with another salt.
     pub(crate) fn drawn_again(&self, namespace: &str, queued_at: Millis, rule: TieRule) -> Self {
         match (self, rule) {
             (Self::Lot(word), TieRule::Lot(salt)) => {
@@ -61,7 +61,7 @@ impl Tie {
         }
     }
 
-    /// The text that is compared.
+    /// The text by which equal workloads are ordered: the UID, or the lot and the name.
     pub(crate) const fn word(&self) -> &Arc<str> {
         match self {
             Self::Uid(word) | Self::Lot(word) => word,
@@ -107,7 +107,7 @@ pub(crate) fn lot(namespace: &str, second: i64, salt: u64) -> u64 {
     mixed(namespace.bytes().chain([0xff]).chain(second.to_le_bytes()), salt)
 }
 
-/// The salt that a text gives.
+/// The salt that is made from a text.
 fn salt(text: &str) -> u64 {
     mixed(text.bytes(), 0)
 }

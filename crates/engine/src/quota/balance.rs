@@ -89,7 +89,7 @@ impl Cell {
         }
     }
 
-    /// Part of the quota that the parent never sees, because it is not lent.
+    /// Part of the quota of a queue or cohort that its parent never sees, because it is not lent.
     pub(crate) fn local(&self) -> Units {
         if self.lending_limit >= INF { 0 } else { left(self.subtree, self.lending_limit).max(0) }
     }
@@ -98,12 +98,13 @@ impl Cell {
         left(self.local(), self.usage).max(0)
     }
 
-    /// Part of an additional usage `value` that the parent would see; 0 if the node keeps an unlimited quota back, however much is in use.
+    /// Part of an additional usage `value` at a queue or cohort that its parent would see; 0 if the queue or cohort keeps an unlimited quota back, however much
+    /// is in use.
     pub(crate) fn above_local(&self, value: Units) -> Units {
         if self.local() >= INF { 0 } else { value.saturating_sub(self.local_available()) }
     }
 
-    /// Part of a node's quota that its parent sees.
+    /// Part of the quota of a queue or cohort that it lends to its parent.
     pub(crate) fn lent(&self) -> Units {
         match self.local() {
             INF => 0,
@@ -111,7 +112,7 @@ impl Cell {
         }
     }
 
-    /// Amount of usage that a node takes from its parent.
+    /// Amount of the usage of a queue or cohort that counts at its parent.
     pub(crate) fn used_in_parent(&self) -> Units {
         match self.local() {
             INF => 0,
@@ -119,7 +120,7 @@ impl Cell {
         }
     }
 
-    /// The largest amount that a node may take from its parent in addition to the amount that it takes already.
+    /// The largest amount that a queue or cohort may take from its parent in addition to the amount that it takes already.
     pub(crate) fn bound_from_parent(&self) -> Units {
         if self.borrowing_limit >= INF {
             INF
@@ -128,7 +129,7 @@ impl Cell {
         }
     }
 
-    /// Whether an additional usage `extra` would exceed the quota of the subtree.
+    /// Whether an additional usage `extra` of a queue or cohort would exceed its own quota and the quota that is lent to it from below.
     pub(crate) const fn exceeds_with(&self, extra: Units) -> bool {
         self.subtree < INF && self.usage.saturating_add(extra) > self.subtree
     }

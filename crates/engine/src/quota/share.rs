@@ -1,4 +1,5 @@
-//! Dominant resource shares, as in Kueue: the usage of a node above its quota, relative to the lendable quota and to the node's weight.
+//! Dominant resource shares, as in Kueue: the usage of a queue or cohort above its quota, relative to the lendable quota and to the weight of the queue or
+//! cohort.
 
 #![expect(clippy::float_arithmetic, reason = "shares are ratios, compared as floats as Kueue does")]
 
@@ -83,7 +84,8 @@ pub(crate) fn lendable(store: &Store, tree: &Tree, cohort: NodeId) -> Vec<(Resou
     sums
 }
 
-/// Share of a node with its usage increased by `extra`, and the resource that gave the share. A root has no share. The cost is the number of the node's cells.
+/// Share of a queue or cohort with its usage increased by `extra`, and the resource that gave the share. A root has no share. The cost is the number of cells
+/// of the queue or cohort.
 pub(crate) fn share_of(
     store: &Store,
     tree: &Tree,
@@ -127,8 +129,8 @@ pub(crate) fn asks_for<K>(requested: impl IntoIterator<Item = (K, Units)>, is_bo
     requested.into_iter().any(|(key, value)| value > 0 && is_borrowed(&key))
 }
 
-/// Whether a node, with its usage increased by `extra`, is above its quota in one of the requested cells. Usage of a cell without quota is left over from an
-/// earlier quota and does not count, as for shares.
+/// Whether a queue or cohort, with its usage increased by `extra`, is above its quota in one of the requested cells. Usage of a cell without quota is left over
+/// from an earlier quota and does not count, as for shares.
 pub(crate) fn borrows_any(tree: &Tree, node: NodeId, usage: &[(CellId, Units)], extra: &[(CellId, Units)]) -> bool {
     asks_for(usage.iter().copied(), |key| {
         let cell = tree.cell(node, *key);

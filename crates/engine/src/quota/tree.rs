@@ -15,7 +15,7 @@ pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) is_queue: bool,
     pub(crate) parent: Option<NodeId>,
-    /// Children, sorted by (kind, name).
+    /// Children of the node in the cohort forest, sorted by (kind, name).
     pub(crate) children: Vec<NodeId>,
     /// Sorted by key.
     pub(crate) cells: Vec<Cell>,
@@ -31,7 +31,7 @@ pub(crate) struct Node {
     pub(crate) cyclic: bool,
     /// At a queue: true if the queue may admit workloads.
     pub(crate) active: bool,
-    /// Distance to the furthest leaf. A queue that may not admit does not count as a leaf, although its quota and usage count.
+    /// Number of levels below this node in the cohort forest. A queue that may not admit does not count as a level, although its quota and usage count.
     pub(crate) height: u32,
     /// At a root: number of changes that may let parked workloads fit.
     pub(crate) epoch: u64,
@@ -241,7 +241,8 @@ impl Tree {
             };
             match cell.local_available() {
                 INF => return bound,
-                // The sum must be exact: a sum that saturated at INF here would hide a debt further up in the tree.
+                // The sum of the quotas that the nodes on the way to the root keep for themselves must be exact: a sum that saturated at INF here would hide a
+                // debt further up in the tree.
                 own => add_to(&mut local, own),
             }
             match cell.bound_from_parent() {

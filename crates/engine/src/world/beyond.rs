@@ -70,7 +70,8 @@ impl World {
     }
 }
 
-/// Removes the usage beyond quota of a victim's job from a trial, or puts the usage back. A job is not protected from preemption by its usage beyond quota.
+/// Removes the usage beyond quota of a victim's job from the cohort tree of a [`Trial`], or adds this usage again. A job is not protected from preemption by
+/// its usage beyond quota.
 pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, workload: WorkloadId, out: bool) {
     if store.beyond.is_empty() {
         return;

@@ -41,7 +41,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Full usage that the workload was given.
+    /// Full usage of the quota that the workload was given, including the part that its old slice holds.
     pub(crate) fn full_usage(&self) -> &Usage {
         self.full_usage.as_deref().unwrap_or(&self.usage)
     }
@@ -58,7 +58,7 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// Adds usage; that of an admitted workload counts in both sums.
+    /// Adds the usage of a workload to the quota that the LocalQueue holds, and, if the workload is admitted, to the quota that its admitted workloads hold.
     pub(crate) fn add(&mut self, usage: &[(CellId, Units)], admitted: bool) {
         for totals in self.sums(admitted) {
             for (cell, value) in usage {
@@ -67,7 +67,7 @@ impl Totals {
         }
     }
 
-    /// Subtracts usage from the sums that it was added to.
+    /// Subtracts the usage of a workload from the sums of a LocalQueue to which `Totals::add` added it.
     pub(crate) fn subtract(&mut self, usage: &[(CellId, Units)], admitted: bool) {
         for totals in self.sums(admitted) {
             for (cell, value) in usage {
@@ -76,13 +76,13 @@ impl Totals {
         }
     }
 
-    /// The sums in which usage counts.
+    /// The sums of a LocalQueue in which the usage of a workload counts: all workloads with quota, and admitted workloads.
     fn sums(&mut self, admitted: bool) -> impl Iterator<Item = &mut Usage> {
         [Some(&mut self.usage), admitted.then_some(&mut self.admitted)].into_iter().flatten()
     }
 }
 
-/// Position of a workload among the holders of quota of the same queue: the order in which victims are searched.
+/// Position of a workload among the holders of quota of the same queue, in the order in which victims are searched.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     pub(crate) priority: i64,

@@ -1,11 +1,12 @@
-//! The salt of the tie break between equal workloads. It is known once the cluster's own namespace has been listed; the workloads that are known by
-//! then are ordered anew.
+//! The salt of the tie-break between equal workloads. The salt is known once the namespace `kube-system` has been listed; the workloads that are known by then
+//! are ordered anew.
 
 use crate::world::World;
 use crate::world::ids::WorkloadId;
 
 impl World {
-    /// Orders equal workloads by lots with a salt. Costs all workloads if the salt is another one than before, and nothing otherwise.
+    /// Orders workloads of equal priority and time by lots that are drawn with the salt `text`. The cost is the number of all workloads if the salt is another
+    /// one than before; otherwise there is no cost.
     pub(crate) fn set_tie_salt(&mut self, text: &str) {
         let ties = self.ties.salted(text);
         if ties == self.ties {

@@ -39,7 +39,7 @@ pub(crate) struct Class {
     pub(crate) allowed: Option<Box<[FlavorId]>>,
     /// The tiers that members of the class accept, the best tier first.
     pub(crate) tiers: Option<Box<[Tier]>>,
-    /// Preemption scope of its members.
+    /// Preemption scope of the members of the class.
     pub(crate) preempts: Preempts,
     /// True if the pods of the members run already, charged as usage beyond quota.
     pub(crate) runs: bool,
@@ -62,7 +62,7 @@ pub(crate) enum Place {
     Nowhere,
     /// The workload is in its class of equals, which is active or parked.
     Class,
-    /// The workload is parked alone until its cohort tree is woken.
+    /// The workload is parked apart from its class of equals, until its cohort tree is woken.
     Solo,
     /// The workload is parked until its namespace or queue changes.
     Mismatched,

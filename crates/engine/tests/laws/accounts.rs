@@ -131,7 +131,7 @@ fn searched(objects: &Objects, seen: &mut BTreeSet<Right>) -> Result<[usize; 2],
         }
         for (victim, reason) in world.steps().victims(&spec.uid, queue, &lacking, &report.usage).unwrap() {
             counts[0] += 1;
-            // A victim may have to leave a cell that lacks no quota, so that the queue, which reclaims its own quota, does not borrow in this cell.
+            // A victim may have to leave a cell that lacks no quota, so that a queue that reclaims its own quota does not borrow in this cell.
             let mut rights = account.cells.iter().flat_map(|cell| &cell.holders).filter(|holder| holder.uid == victim);
             if !rights.any(|holder| [Right::MayBePreempted, Right::Leaving].contains(&holder.right)) {
                 return Err(format!("{victim} would leave for {} ({reason}); its account: {account:#?}", spec.uid));
@@ -224,7 +224,8 @@ fn account_names_victims_as_preemptible_before_plan_evicts_them() {
     assert!(cases() < 1000 || classical.min(fair) > cases() as usize / 500, "too tame: {classical} and {fair}");
 }
 
-/// The message about a cell that lacks quota. Returns an error if the account names a change with another amount.
+/// The message of a cycle about a cell that lacks quota, computed from the cell's account. Returns an error if the change that the account of the cell names
+/// has another amount than the message.
 fn expected_text(cell: &CellAccount) -> Result<Option<String>, String> {
     if cell.mismatch.is_some() {
         return Ok(None);
@@ -243,7 +244,7 @@ fn expected_text(cell: &CellAccount) -> Result<Option<String>, String> {
     } else if lacking > 0 {
         let message =
             format!("insufficient unused quota for {resource} in flavor {flavor}, {} more needed", text(lacking));
-        // A message does not include the debt, which other workloads have to release as well.
+        // The message about lacking quota does not include usage above the available quota, which other workloads have to release as well.
         (message, [Unblock::EvictedLeave, Unblock::Release(Amount::new(lacking + debt))].contains(&cell.unblock))
     } else {
         return Ok(None);

@@ -20,14 +20,16 @@ const ALL: Limits = Limits { max_admissions: 1000 };
 #[derive(Debug, Default)]
 struct Tally {
     rounds: u32,
-    /// Number of rounds with evictions after time went on.
+    /// Number of rounds with evictions after the time of the world had moved on.
     later: u32,
     evictions: u32,
-    /// Number of preemptors to which a bound applied, of victims in queues that protect their workloads, and of shares of evicted work that were judged.
+    /// Counts of preemptors to which a bound of preemption applied, of victims in queues that protect their workloads, and of preemptions whose victims' quota
+    /// was compared with the request.
     bounded: u32,
     protecting: u32,
     shares: u32,
-    /// Number of judged shares in a world with two flavors (`two_flavors`), and in a plan with another preemptor or an admission (`not_alone`).
+    /// Counts of comparisons of the victims' quota with the request, in a world with two flavors (`two_flavors`), and in a cycle with another preemptor or an
+    /// admission (`not_alone`).
     two_flavors: u32,
     not_alone: u32,
 }
@@ -174,7 +176,8 @@ impl<'a> Life<'a> {
             if guard.max_victims.is_some_and(|most| all.len() > most as usize) {
                 return fault(&format!("too many with {earlier:?}"));
             }
-            // If other heads took victims in the same cycle, the contested cells were found again without these victims, so the shares are not judged.
+            // If other heads took victims in the same cycle, the cells that lack quota were found again without these victims, so the quota of the victims is
+            // not compared with the request.
             let recomputed = step.recomputed_targets.keys().any(|(name, _)| *name == queue.name);
             let Some(percent) = guard.max_evicted_percent.filter(|_| !recomputed) else { continue };
             let room = &rooms[queue.name.as_str()];
@@ -191,7 +194,7 @@ impl<'a> Life<'a> {
     }
 
     /// Whether a flavor may be the flavor for which these victims were evicted: each victim holds a lacking resource of the flavor, and together the victims
-    /// hold no more of the resource than is allowed.
+    /// hold no more of the resource than the queue's policy allows.
     fn is_within(
         &self,
         spec: &WorkloadSpec,

@@ -89,7 +89,7 @@ fn usage_beyond_quota_is_charged_to_its_queue_alone() {
             }
         }
         charged += sums.values().filter(|sum| **sum > 0).count();
-        // No node of the cohort forest uses more, and the free quota of all other queues stays the same.
+        // Usage beyond quota changes the reserved usage of no node of the cohort forest, and the free quota of no queue except its own.
         assert_eq!(charged_usage(&objects, &world), charged_before);
         let free_now = free(&objects, &world);
         for (at, before) in &free_before {

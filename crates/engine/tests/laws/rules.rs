@@ -256,7 +256,7 @@ fn evictions_stay_within_bounds_of_queue_policies() {
                 let protected = theirs.protected_ms > 0 && at.0 + theirs.protected_ms > NOW.0;
                 assert!(!protected, "protected: {}", describe());
             }
-            // With one flavor and one preemptor there is no doubt about the contested cells.
+            // With one flavor and one preemptor it is certain which cells lack quota.
             let alone = plan.admissions.is_empty() && plan.evictions.iter().all(|e| e.preemptor == preemptor.uid);
             let flavors = objects.queues.iter().flat_map(|queue| &queue.groups).map(|group| group.flavors.len()).max();
             let Some(percent) = guard.max_evicted_percent.filter(|_| alone && flavors == Some(1)) else { continue };

@@ -225,8 +225,8 @@ fn freed(objects: &Objects, seed: u64, one_by_one: bool) -> Result<usize, String
             return Ok(victims.len());
         }
         if !next.evictions.is_empty() {
-            // Either other workloads began to preempt, and free quota is decided among them; or the preemptor, which was to start in reduced size, goes on to
-            // preempt for its full size.
+            // If the plan evicts further workloads, the law is not judged: other workloads began to preempt, and free quota is decided among them; or the
+            // preemptor, which was to start in reduced size, goes on to preempt for its full size.
             return Ok(0);
         }
     }
@@ -266,7 +266,7 @@ fn elastic(seed: u64) -> Objects {
         }
     }
     for spec in &mut objects.workloads {
-        // In reduced size a workload's request might be less than the request that is computed here.
+        // The request of a workload in reduced size might be less than the request that is computed here.
         spec.pod_sets.iter_mut().for_each(|set| set.min_count = None);
         let WorkloadState::Reserved(held) = &mut spec.state else { continue };
         held.evicted = false;
@@ -344,7 +344,7 @@ fn gives_way(objects: &Objects, uid: &str) -> Result<[u32; 4], String> {
     objects.workloads.retain(|spec| spec.uid == uid || !waits(spec));
     let Some(spec) = objects.workloads.iter().find(|spec| spec.uid == uid) else { return Ok([0; 4]) };
     let plan = objects.world().plan_cycles(NOW, ALL, 1);
-    // The world is before its first cycle, at the time of the first cycle.
+    // The fresh world is set to the time of the first cycle, but runs no cycle.
     let mut world = objects.world();
     let none = world.plan_cycles(NOW, ALL, 0);
     assert!(none.admissions.is_empty() && none.evictions.is_empty(), "no cycle, and yet {none:?}");

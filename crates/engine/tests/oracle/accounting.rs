@@ -55,7 +55,7 @@ fn left(quota: i128, used: i128) -> i128 {
     if quota >= BOUNDLESS { BOUNDLESS } else { quota - used }
 }
 
-/// Quota of one flavor and resource at one node.
+/// Quota of one flavor and resource at one node of the cohort forest.
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
     nominal: i128,
@@ -78,7 +78,7 @@ struct Forest {
     /// Queues that may not admit: they do not count as leaves when heights are computed.
     stopped: BTreeSet<usize>,
     frs: BTreeMap<Fr, usize>,
-    /// Levels by node, and by flavor and resource.
+    /// Quotas and potential quota by node of the cohort forest, and by flavor and resource.
     levels: Vec<Vec<Level>>,
 }
 
@@ -158,7 +158,7 @@ impl Forest {
         self.levels[node][at] = level;
     }
 
-    /// Computes the potential quota of each node, from the roots down.
+    /// Computes the quota that each node of the cohort forest could use if nothing were in use, from the roots down.
     fn hand_down(&mut self, node: usize, at: usize) {
         let above = self.parents[node].map(|parent| self.levels[parent][at].potential);
         let level = &mut self.levels[node][at];
@@ -300,7 +300,7 @@ impl Accounting {
         })
     }
 
-    /// Adds up usage below a node, and computes the part that the node's parent sees.
+    /// Adds up the usage of the queues below a node of the cohort forest, and computes the part that the node's parent sees.
     fn show(&self, node: usize, used: &mut Vec<Vec<(i128, i128)>>) {
         for child in &self.forest.children[node] {
             self.show(*child, used);
@@ -378,7 +378,7 @@ impl Accounting {
         self.forest.frs.keys().cloned().collect()
     }
 
-    /// The fair share of a node: its usage above its own quota, in the resource with the largest part.
+    /// The fair share of a queue or cohort: its usage above its own quota, in the resource with the largest part.
     pub(crate) fn share(&self, node: &Node) -> Part {
         let weight = match node {
             Node::Queue(name) => self.queues[name].weight,

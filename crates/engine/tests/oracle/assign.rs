@@ -89,10 +89,10 @@ pub(crate) struct How<'a> {
     pub(crate) free_only: bool,
 }
 
-/// Mode of a flavor, and the level from which the queue borrows.
+/// Mode of a flavor (fit, preemption or none), and the height of the cohort from which the queue borrows.
 type Level = (Granular, u32);
 
-/// Whether the level `a` is better than the level `b`.
+/// Whether the mode and borrowing height `a` are better than the mode and borrowing height `b`.
 fn prefers(a: Level, b: Level, policy: &FlavorFungibility) -> bool {
     let rank = |level: Level| {
         let viable = level.0 > Granular::NoCandidates;

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// Usage of a node above its own quota, as a part of the lendable quota.
+/// Usage of a queue or cohort above its own quota, as a part of the lendable quota.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     /// Borrowed amount of the dominant resource.

@@ -36,7 +36,7 @@ fn left(quota: i128, used: i128) -> i128 {
     if quota >= UNLIMITED { UNLIMITED } else { quota - used }
 }
 
-/// Quota and usage of one flavor and resource at one node.
+/// Quota and usage of one flavor and resource at one node of the cohort forest.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Level {
     pub(crate) nominal: i128,
@@ -77,7 +77,7 @@ impl Level {
 pub(crate) struct Ledger {
     pub(crate) nodes: Vec<Name>,
     pub(crate) frs: Vec<Fr>,
-    /// Levels by node, and then by flavor and resource.
+    /// Quota and usage by node of the cohort forest, and then by flavor and resource.
     pub(crate) levels: Vec<Vec<Level>>,
 }
 
@@ -172,7 +172,7 @@ impl Ledger {
         Self { nodes, frs, levels }
     }
 
-    /// Nodes that are over their quota, with flavor, resource and amount.
+    /// Nodes of the cohort forest that are over their quota, with flavor, resource and amount.
     pub(crate) fn debts(&self) -> BTreeMap<(Name, Fr), i128> {
         let mut debts = BTreeMap::new();
         for (node, levels) in self.nodes.iter().zip(&self.levels) {
@@ -183,7 +183,7 @@ impl Ledger {
         debts
     }
 
-    /// The level of a queue in a flavor and resource; a level without quota and usage if one of them is unknown.
+    /// Quota and usage of a queue in a flavor and resource; no quota and no usage if one of them is unknown.
     pub(crate) fn queue(&self, name: &str, flavor: &str, resource: &str) -> Level {
         let node = self.nodes.iter().position(|(is_queue, known)| *is_queue && known == name);
         let at = self.frs.iter().position(|fr| fr.0 == flavor && fr.1 == resource);
@@ -191,7 +191,7 @@ impl Ledger {
     }
 }
 
-/// A node's own quota and limits, before quotas of other nodes are added.
+/// Own quota and limits of a node of the cohort forest, before quotas of other nodes are added.
 fn quota(groups: &[ResourceGroup], fr: &Fr) -> Level {
     let amount = |amount: Amount| i128::from(amount.get());
     for group in groups {

@@ -13,7 +13,8 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// The part of the cases that is run here, and the number of parts: `BERTH_SHARD=2/8` stands for the second of eight parts. By default all cases are run.
+/// The part of the cases that this process runs, and the number of parts, both from the variable `BERTH_SHARD`. The value `BERTH_SHARD=2/8` stands for the
+/// second of eight parts. By default this process runs all cases of a law.
 fn shard() -> (u64, u64) {
     let text = std::env::var("BERTH_SHARD").unwrap_or_else(|_| "1/1".to_owned());
     let parts = text.split_once('/').and_then(|(part, of)| Some((part.parse().ok()?, of.parse().ok()?)));

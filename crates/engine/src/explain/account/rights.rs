@@ -151,7 +151,8 @@ fn fairly(store: &Store, tree: &mut Tree, sharing: &FairSharing, options: &Optio
     let lines = collect_borrowers(&filter, tree);
     let all: Vec<Candidate<'_>> = lines.iter().flat_map(|line| all_of(&filter, line)).collect();
     let mut trial = Trial::new(tree);
-    // The pending workload is added to the trial, because the search for victims compares shares as if the pending workload were admitted.
+    // The request of the pending workload is added to the usage of its queue for the time of the check, because the search for victims compares shares as if
+    // the pending workload were admitted.
     trial.add(own, ask.usage);
     let is_entitled = is_entitled(trial.tree(), own, &options.gates, ask);
     let strategies = in_order(&sharing.strategies);
@@ -185,7 +186,7 @@ fn fairly(store: &Store, tree: &mut Tree, sharing: &FairSharing, options: &Optio
     judged
 }
 
-/// The smallest share that a node can have while victims leave: the share without all candidates below the node.
+/// The smallest share that a queue or cohort can have while victims leave: the share without the candidates for preemption in this queue or below this cohort.
 fn least_share(store: &Store, trial: &mut Trial<'_>, node: NodeId, all: &[Candidate<'_>]) -> Share {
     let mut gone = Trial::new(trial.tree_mut());
     for candidate in all {

@@ -39,8 +39,8 @@ impl World {
         found
     }
 
-    /// Position that a workload has when it holds no quota, if its queue is strict: ClusterQueue, lane of the LocalQueue, and key. The head of a strict queue,
-    /// or of each LocalQueue's lane in a strict queue, blocks the workloads behind it.
+    /// Position that a workload has when it holds no quota, if its queue is strict: its ClusterQueue, the lane of its LocalQueue, and its key in the order of
+    /// the queue. The head of a strict queue, or of each LocalQueue's lane in a strict queue, blocks the workloads behind it.
     fn place_if_it_blocks(&self, id: WorkloadId) -> Option<(QueueId, u32, Key)> {
         let workload = self.store.workload(id)?;
         let queue = self.store.local_queues[workload.local_queue].queue?;

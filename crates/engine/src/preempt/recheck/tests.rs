@@ -13,7 +13,7 @@ const RECLAIMED: &str = "InCohortReclamation";
 const BORROWED: &str = "InCohortReclaimWhileBorrowing";
 const OWN: &str = "InClusterQueue";
 
-/// Four queues: `a` lacks quota, `b` borrows, `d` does not borrow, and `alone` is in no cohort.
+/// Four queues, of which queue `a` lacks quota, queue `b` borrows, queue `d` does not borrow, and queue `alone` is in no cohort.
 fn queues() -> Vec<ClusterQueueSpec> {
     vec![
         queue("a", Some("c"), &[("f", 4)]),
@@ -290,11 +290,12 @@ fn refused_victim_sets_of_partial_admission_count_once() {
     // Columns: number of pods, smallest number of pods, whether victims are found for some number of pods, and the number of refusals.
     for (count, least, is_found, refused) in [
         (2, 1, true, 0),
-        // The victims for the full size are refused, and the victims for a smaller size are not.
+        // The victims for the full size of the workload are refused, and the victims for a smaller size are not.
         (4, 1, true, 1),
-        // The full size exceeds the quota; the victims for the smaller sizes that are tried earlier are refused, and the victims for a later size are not.
+        // The full size of the workload exceeds the quota; the victims for the smaller sizes that are tried earlier are refused, and the victims for a later
+        // size are not.
         (6, 1, true, 1),
-        // Each possible size is refused.
+        // The victims for each size that the workload accepts are refused.
         (4, 3, false, 1),
         (6, 3, false, 1),
     ] {
@@ -310,7 +311,7 @@ fn refused_victim_sets_of_partial_admission_count_once() {
     }
 }
 
-/// The second of two heads searches again, because the first head has taken its victim.
+/// The second of two heads searches victims again, because the first head has taken its victim.
 #[test]
 fn refused_victim_sets_count_when_others_are_found_afterwards() {
     let queues = vec![queue("a", Some("c"), &[("f", 4)]), queue("d", Some("c"), &[("f", 4)])];

@@ -77,7 +77,7 @@ fn local_queue_knows_whether_its_namespace_exists() {
     for namespace in ["a", "b"] {
         world.apply(Delta::LocalQueue(local_queue(namespace))).unwrap();
     }
-    // No namespace is known yet.
+    // The world knows no namespace yet, so no namespace of a LocalQueue counts as missing.
     assert_eq!(lacks(&world), [false, false]);
     let steps = [
         (Delta::Namespace("a".into(), BTreeMap::new()), [false, true].as_slice()),
