@@ -1,10 +1,10 @@
-//! Capacity tiers as labels, annotations and fields name them: `reserved`, `on-demand` and `spot`.
+//! The capacity tiers `reserved`, `on-demand` and `spot`, as labels, annotations and fields name them.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Keys of node labels by which pods select a kind of capacity, on the clouds and with Karpenter. Under a policy with `selectors: Override`, Berth
-/// removes node selectors with these keys from a job, and tolerations with the same keys.
+/// Keys of node labels by which pods select a kind of capacity, on the clouds and with Karpenter. Berth removes node selectors with the keys of
+/// `CAPACITY_SELECTORS` from a job, and tolerations with these keys, if the job's QueuePolicy overrides selectors.
 pub const CAPACITY_SELECTORS: [&str; 12] = [
     "berth.dev/capacity-tier",
     "cloud.google.com/gke-preemptible",
@@ -60,7 +60,7 @@ impl fmt::Display for CapacityTier {
 /// Fault of a text that names capacity tiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TierError {
-    /// The word is no capacity tier.
+    /// The text has a word that is no capacity tier.
     Unknown(String),
     /// The word comes twice.
     Repeated(String),

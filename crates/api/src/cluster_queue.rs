@@ -43,7 +43,7 @@ pub struct ClusterQueueSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253), regex(pattern = SUBDOMAIN))]
     pub cohort_name: Option<String>,
-    /// Order in which the queue's workloads are admitted: `StrictFIFO` or `BestEffortFIFO`.
+    /// Order in which the queue's workloads are admitted: either `StrictFIFO` or `BestEffortFIFO`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "BestEffortFIFO", "enum" = ["StrictFIFO", "BestEffortFIFO"]))]
     pub queueing_strategy: Option<String>,
@@ -85,15 +85,15 @@ pub struct ClusterQueueSpec {
     "preference can only be set when both whenCanBorrow and whenCanPreempt are TryNextFlavor",
 )])))]
 pub struct FlavorFungibility {
-    /// Next step if the workload fits a flavor only by borrowing: `MayStopSearch` or `TryNextFlavor`.
+    /// Next step if the workload fits a flavor only by borrowing: either `MayStopSearch` or `TryNextFlavor`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "MayStopSearch", "enum" = ["MayStopSearch", "TryNextFlavor"]))]
     pub when_can_borrow: Option<String>,
-    /// Next step if the workload fits a flavor only by preempting: `MayStopSearch` or `TryNextFlavor`.
+    /// Next step if the workload fits a flavor only by preempting: either `MayStopSearch` or `TryNextFlavor`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "TryNextFlavor", "enum" = ["MayStopSearch", "TryNextFlavor"]))]
     pub when_can_preempt: Option<String>,
-    /// Choice between a flavor that needs borrowing and one that needs preemption, after all flavors were tried: `BorrowingOverPreemption` or
+    /// Choice between a flavor that needs borrowing and one that needs preemption, after all flavors were tried: either `BorrowingOverPreemption` or
     /// `PreemptionOverBorrowing`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["BorrowingOverPreemption", "PreemptionOverBorrowing"]))]
@@ -108,7 +108,7 @@ pub struct FlavorFungibility {
     "reclaimWithinCohort=Never and borrowWithinCohort.Policy!=Never",
 )])))]
 pub struct ClusterQueuePreemption {
-    /// Preemption of workloads of other queues that use quota borrowed from this queue: `Never`, `LowerPriority` or `Any`.
+    /// Preemption of workloads of other queues that use quota borrowed from this queue: one of `Never`, `LowerPriority` and `Any`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Never", "enum" = ["Never", "LowerPriority", "Any"]))]
     pub reclaim_within_cohort: Option<String>,
@@ -116,7 +116,7 @@ pub struct ClusterQueuePreemption {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = json!({})))]
     pub borrow_within_cohort: Option<BorrowWithinCohort>,
-    /// Preemption of workloads of this queue: `Never`, `LowerPriority` or `LowerOrNewerEqualPriority`.
+    /// Preemption of workloads of this queue: one of `Never`, `LowerPriority` and `LowerOrNewerEqualPriority`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Never", "enum" = ["Never", "LowerPriority", "LowerOrNewerEqualPriority"]))]
     pub within_cluster_queue: Option<String>,
@@ -127,11 +127,11 @@ pub struct ClusterQueuePreemption {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct BorrowWithinCohort {
-    /// Policy of this preemption: `Never` or `LowerPriority`.
+    /// Policy of preemption in the cohort while the queue borrows, which is `Never` or `LowerPriority`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Never", "enum" = ["Never", "LowerPriority"]))]
     pub policy: Option<String>,
-    /// Highest priority of workloads that may be preempted.
+    /// Highest priority of workloads that may be preempted while the queue borrows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_priority_threshold: Option<i32>,
 }
@@ -169,7 +169,7 @@ pub struct AdmissionCheckStrategyRule {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct AdmissionScope {
-    /// Mode of the order: `UsageBasedAdmissionFairSharing` or `NoAdmissionFairSharing`.
+    /// Mode of the order: either `UsageBasedAdmissionFairSharing` or `NoAdmissionFairSharing`.
     #[schemars(extend("enum" = ["UsageBasedAdmissionFairSharing", "NoAdmissionFairSharing"]))]
     pub admission_mode: String,
 }
@@ -188,7 +188,7 @@ pub struct ConcurrentAdmissionPolicy {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ConcurrentAdmissionMigration {
-    /// Mode of the migration: `TryPreferredFlavors` or `RetainFirstAdmission`.
+    /// Mode of the migration: either `TryPreferredFlavors` or `RetainFirstAdmission`.
     #[schemars(length(max = 253), extend("enum" = ["TryPreferredFlavors", "RetainFirstAdmission"]))]
     pub mode: String,
     /// Limits of the migration.
@@ -201,7 +201,7 @@ pub struct ConcurrentAdmissionMigration {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ConcurrentAdmissionConstraints {
-    /// Name of the last flavor that is still tried.
+    /// Name of the last flavor, in the order of the ClusterQueue, that is still tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253), regex(pattern = SUBDOMAIN))]
     pub last_acceptable_flavor_name: Option<String>,

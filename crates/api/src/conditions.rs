@@ -60,9 +60,9 @@ pub mod reasons {
         NO_RESERVATION = "NoReservation";
         /// Admitted=False: some admission checks are not ready.
         UNSATISFIED_ADMISSION_CHECKS = "UnsatisfiedAdmissionChecks";
-        /// Admitted=False, older name.
+        /// Admitted=False: some admission checks are not ready; the name of this reason in Kueue without the gate `UnadmittedWorkloadsObservability`.
         UNSATISFIED_CHECKS = "UnsatisfiedChecks";
-        /// Admitted=False: neither quota nor admission checks; the older name of both reasons together.
+        /// Admitted=False: the workload has neither quota nor ready admission checks; a reason of Kueue without the gate `UnadmittedWorkloadsObservability`.
         NO_RESERVATION_UNSATISFIED_CHECKS = "NoReservationUnsatisfiedChecks";
         /// Admitted=False: the placement in the topology is still to be decided.
         PENDING_DELAYED_TOPOLOGY_REQUESTS = "PendingDelayedTopologyRequests";
@@ -87,15 +87,17 @@ pub mod reasons {
         WAITING_FOR_PODS_READY = "WaitingForPodsReady";
         /// QuotaReserved=False: the annotation admission-gated-by lists a gate.
         ADMISSION_GATED = "AdmissionGated";
-        /// QuotaReserved=False: held back.
+        /// QuotaReserved=False: the owner of the workload wants no pods to run at present.
         ON_HOLD = "OnHold";
         /// QuotaReserved=False, Evicted=True: spec.active is false.
         DEACTIVATED = "Deactivated";
-        /// QuotaReserved=False, older name.
+        /// QuotaReserved=False: the workload waits; the name of this reason in Kueue without the gate `UnadmittedWorkloadsObservability`.
         PENDING = "Pending";
-        /// QuotaReserved=False and Requeued=False, older name.
+        /// QuotaReserved=False and Requeued=False: the queue is stopped, or the queue or workload is misconfigured; the name of this reason in Kueue without
+        /// the gate `UnadmittedWorkloadsObservability`.
         INADMISSIBLE = "Inadmissible";
-        /// QuotaReserved=False, older name.
+        /// QuotaReserved=False: pods of other workloads must become ready first; the name of this reason in Kueue without the gate
+        /// `UnadmittedWorkloadsObservability`.
         WAITING = "Waiting";
 
         /// Finished=True: the job succeeded.
@@ -111,20 +113,20 @@ pub mod reasons {
         /// Finished=True: another workload slice took over.
         WORKLOAD_SLICE_REPLACED = "WorkloadSliceReplaced";
 
-        /// PodsReady=False since the start.
+        /// PodsReady=False: the pods of the workload have not all been ready since it was admitted.
         WAIT_FOR_START = "WaitForStart";
-        /// PodsReady=False after it was true.
+        /// PodsReady=False: the pods of the workload were all ready before, and are not ready now.
         WAIT_FOR_RECOVERY = "WaitForRecovery";
-        /// PodsReady=True for the first time.
+        /// PodsReady=True: all pods of the workload are ready for the first time since it was admitted; also the reason of the event that a job or pod starts.
         STARTED = "Started";
         /// PodsReady=True again.
         RECOVERED = "Recovered";
 
-        /// Evicted=True for another workload.
+        /// Evicted=True: another workload preempted the workload.
         PREEMPTED = "Preempted";
         /// Evicted=True: pods were not ready in time.
         PODS_READY_TIMEOUT = "PodsReadyTimeout";
-        /// Evicted=True and DeactivationTarget=True: a check said Retry or Rejected.
+        /// Evicted=True and DeactivationTarget=True: an admission check has the state Retry or Rejected.
         ADMISSION_CHECK = "AdmissionCheck";
         /// Evicted=True: the ClusterQueue drains.
         CLUSTER_QUEUE_STOPPED = "ClusterQueueStopped";
@@ -136,9 +138,9 @@ pub mod reasons {
         NODE_FAILURES = "NodeFailures";
         /// Evicted=True: the workload moved to a better flavor.
         FLAVOR_MIGRATION = "FlavorMigration";
-        /// Evicted=True on the parent of a family of variants.
+        /// Evicted=True on the parent Workload of variants for concurrent admission (`VariantEvicted`).
         VARIANT_EVICTED = "VariantEvicted";
-        /// Evicted=True on the parent of a family of variants.
+        /// Evicted=True on the parent Workload of variants for concurrent admission (`ConcurrentAdmission`).
         CONCURRENT_ADMISSION = "ConcurrentAdmission";
         /// DeactivationTarget=True: requeued too often.
         REQUEUING_LIMIT_EXCEEDED = "RequeuingLimitExceeded";
@@ -165,18 +167,18 @@ pub mod reasons {
         /// Requeued=True: the LocalQueue runs again.
         LOCAL_QUEUE_RESTARTED = "LocalQueueRestarted";
 
-        /// WaitingForReplacementPods=True.
+        /// WaitingForReplacementPods=True: failed pods of a pod group need replacement.
         PODS_FAILED = "PodsFailed";
-        /// WaitingForReplacementPods=False.
+        /// WaitingForReplacementPods=False, and Running=True and SchedulingTimeout=False of a TrainingJob: all pods are ready, and none needs replacement.
         PODS_READY = "PodsReady";
-        /// BlockedOnPreemptionGates=True.
+        /// BlockedOnPreemptionGates=True: a preemption gate of the workload is closed.
         PREEMPTION_GATED = "PreemptionGated";
 
         /// Active=True of queues.
         READY = "Ready";
-        /// Active=False: being deleted.
+        /// Active=False: the queue is being deleted.
         TERMINATING = "Terminating";
-        /// Active=False: stop policy.
+        /// Active=False: the stop policy of the queue is Hold or HoldAndDrain.
         STOPPED = "Stopped";
         /// Active=False: a ResourceFlavor is missing.
         FLAVOR_NOT_FOUND = "FlavorNotFound";
@@ -217,11 +219,11 @@ pub mod reasons {
         BAD_CLUSTER_PROFILE = "BadClusterProfile";
         /// Active=False of a MultiKueueCluster: its client settings are not usable.
         BAD_REST_CONFIG = "BadRestConfig";
-        /// Active=False of a MultiKueueCluster: ClusterProfiles are switched off.
+        /// Active=False of a MultiKueueCluster: the feature of ClusterProfiles is switched off.
         MULTIKUEUE_CLUSTER_PROFILE_FEATURE_DISABLED = "MultiKueueClusterProfileFeatureDisabled";
-        /// Active=False of a MultiKueueCluster: no connection.
+        /// Active=False of a MultiKueueCluster: the worker cluster cannot be reached.
         CLIENT_CONNECTION_FAILED = "ClientConnectionFailed";
-        /// MultiKueueManagerQuotaAutomation=True.
+        /// MultiKueueManagerQuotaAutomation=True: MultiKueue sets the quota of the manager cluster.
         QUOTA_AUTOMATED = "QuotaAutomated";
         /// MultiKueueManagerQuotaAutomation=False: automatic quota was not requested.
         NOT_REQUESTED = "NotRequested";
@@ -233,9 +235,9 @@ pub mod reasons {
         NO_MATCHING_WORKLOAD = "NoMatchingWorkload";
         /// TerminationTarget=True on a pod, and Running=False of a TrainingJob: its Workload is not admitted.
         NOT_ADMITTED = "NotAdmitted";
-        /// TerminatedByKueue=True on a pod.
+        /// TerminatedByKueue=True on a pod: the pod is unschedulable on the node that its placement names.
         UNSCHEDULABLE_ON_ASSIGNED_NODE = "UnschedulableOnAssignedNode";
-        /// KueueFailureRecovery=True on a pod.
+        /// KueueFailureRecovery=True on a pod: Kueue deleted the pod by force, because its node was lost.
         KUEUE_FORCEFULLY_DELETED = "KueueForcefullyDeleted";
     }
 }
@@ -297,7 +299,7 @@ pub struct NewCondition<'a> {
     pub status: &'a str,
     /// Reason.
     pub reason: &'a str,
-    /// Message; [`set_condition`] cuts it.
+    /// Message of the condition, which [`set_condition`] cuts to the longest length.
     pub message: &'a str,
     /// Generation of the object that the condition is about.
     pub generation: Option<i64>,

@@ -1,8 +1,8 @@
 //! JSON of values that always have a JSON form, so that no caller has to choose a value for a failure.
 //!
-//! serde_json fails to serialise a value in two cases only: a map has keys that are no texts, or an implementation of `Serialize` returns an error. Neither
-//! case exists for the types of Kubernetes and of Berth: their maps have texts as keys, and their implementations are derived, or write a text or a number.
-//! So a failure is a fault of a new type, and builds with debug assertions, which all tests are, stop at it.
+//! serde_json fails to serialise a value in two cases only: a map has keys that are no texts, or an implementation of `Serialize` returns an error. Neither of
+//! the two failures of serde_json exists for the types of Kubernetes and of Berth: their maps have texts as keys, and their implementations are derived, or
+//! write a text or a number. A failure of serde_json is therefore a fault of a new type, and builds with debug assertions, which all tests are, stop at it.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -1,8 +1,8 @@
 //! Every label, annotation, finalizer and scheduling gate on which Kueue's users rely, and those of Berth.
 //!
-//! The values of labels and annotations are written out as literals, because manifests, dashboards and scripts depend on them. The module has all
-//! labels and annotations of the group `kueue.x-k8s.io`, also those that have no effect in Berth: `make tidy` requires a row of docs/compatibility.md
-//! for each.
+//! The values of labels and annotations are written out as literals, because manifests, dashboards and scripts depend on them. The module has all labels and
+//! annotations of the group `kueue.x-k8s.io`, also those that have no effect in Berth: for each label and annotation, `make tidy` requires a row in
+//! docs/compatibility.md.
 
 macro_rules! strings {
     ($($(#[$doc:meta])* $name:ident = $value:literal;)*) => {
@@ -58,7 +58,7 @@ strings! {
     WORKLOAD = "kueue.x-k8s.io/workload";
     /// Annotation on the objects of an elastic job: name of its first workload slice.
     WORKLOAD_SLICE_NAME = "kueue.x-k8s.io/workload-slice-name";
-    /// Annotation on Workloads: `namespace/name` of the workload slice that the Workload replaces.
+    /// Annotation on Workloads: the `namespace/name` of the workload slice that the Workload replaces.
     WORKLOAD_SLICE_REPLACEMENT_FOR = "kueue.x-k8s.io/workload-slice-replacement-for";
     /// Annotation on jobs: the job uses workload slices; also a scheduling gate of pods.
     ELASTIC_JOB = "kueue.x-k8s.io/elastic-job";
@@ -66,7 +66,7 @@ strings! {
     POD_INDEX_OFFSET = "kueue.x-k8s.io/pod-index-offset";
     /// Annotation on pods: key of the label that holds the pod's index in its group.
     POD_GROUP_POD_INDEX_LABEL = "kueue.x-k8s.io/pod-group-pod-index-label";
-    /// Annotation on MultiKueue's jobs in worker clusters: UID of the owner in the manager cluster.
+    /// Annotation on MultiKueue's jobs in worker clusters: the UID of the owner in the manager cluster.
     MULTIKUEUE_ORIGIN_UID = "kueue.x-k8s.io/multikueue-origin-uid";
     /// Annotation on pods: the pod may be deleted by force when its node is lost.
     SAFE_TO_FORCEFULLY_DELETE = "kueue.x-k8s.io/safe-to-forcefully-delete";
@@ -84,7 +84,7 @@ strings! {
     ADMISSION_GATED_BY = "kueue.x-k8s.io/admission-gated-by";
     /// Annotation on Jobs: smallest number of pods, which allows partial admission.
     JOB_MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism";
-    /// Annotation on Jobs: `completions` changes together with `parallelism`.
+    /// Annotation on Jobs: the Job's `completions` changes together with its `parallelism`.
     JOB_COMPLETIONS_EQUAL_PARALLELISM = "kueue.x-k8s.io/job-completions-equal-parallelism";
     /// Annotation on Jobs: the Job is being stopped.
     STOPPING = "kueue.x-k8s.io/stopping";
@@ -178,7 +178,7 @@ strings! {
     /// Label of namespaces: name of the namespace itself.
     NAMESPACE_NAME = "kubernetes.io/metadata.name";
 
-    /// Finalizer on objects that other objects use.
+    /// Finalizer `kueue.x-k8s.io/resource-in-use` on objects that other objects use, for example on a ResourceFlavor.
     RESOURCE_IN_USE_FINALIZER = "kueue.x-k8s.io/resource-in-use";
     /// Pod scheduling gate of pods that wait for admission.
     ADMISSION_GATE = "kueue.x-k8s.io/admission";

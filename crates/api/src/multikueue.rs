@@ -28,7 +28,7 @@ pub struct MultiKueueConfigSpec {
         extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = unique())
     )]
     pub clusters: Vec<String>,
-    /// Way in which the quota on this cluster is set: `Manual` or `Automated`.
+    /// Way in which the quota on this cluster is set: either `Manual` or `Automated`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Manual", "Automated"]))]
     pub quota_management: Option<String>,
@@ -39,7 +39,7 @@ pub struct MultiKueueConfigSpec {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct MultiKueueClusterSpec {
-    /// Source of the credentials.
+    /// Source of the credentials for the worker cluster.
     pub cluster_source: ClusterSource,
 }
 

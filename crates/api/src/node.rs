@@ -12,9 +12,9 @@ pub const VERSION: &str = "v1";
 /// `apiVersion` of a Node.
 pub const API_VERSION: &str = "v1";
 
-/// Taints by which clouds and their agents announce that they are about to take a machine away: the taint of GKE, the taint of AWS's node termination
-/// handler for spot interruptions, and the taint of AKS for a drain before a spot eviction. None of these taints of clouds has a meaning besides the
-/// announcement.
+/// Taints by which clouds and their agents announce that they are about to take a machine away: the taint of GKE, the taint of AWS's node termination handler
+/// for spot interruptions, and the taint of AKS for a drain before a spot eviction. None of the taints in this list of the clouds' taints has a meaning besides
+/// the announcement.
 pub const RECLAIM_TAINTS: [&str; 3] = [
     "aws-node-termination-handler/spot-itn",
     "cloud.google.com/impending-node-termination",

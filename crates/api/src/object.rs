@@ -79,17 +79,17 @@ macro_rules! resource_identity {
         }
 
         impl $name {
-            /// `metadata.name`; empty while the API server has not assigned a name.
+            /// Name of the object (`metadata.name`); empty while the API server has not assigned a name.
             pub fn name(&self) -> &str {
                 self.metadata.name.as_deref().unwrap_or_default()
             }
 
-            /// `metadata.uid`; empty before the object is created.
+            /// UID of the object (`metadata.uid`); empty before the object is created.
             pub fn uid(&self) -> &str {
                 self.metadata.uid.as_deref().unwrap_or_default()
             }
 
-            /// `metadata.namespace`; empty for objects of cluster-scoped kinds.
+            /// Namespace of the object (`metadata.namespace`); empty for objects of cluster-scoped kinds.
             pub fn namespace(&self) -> &str {
                 self.metadata.namespace.as_deref().unwrap_or_default()
             }

@@ -36,7 +36,7 @@ pub struct ProvisioningRequestConfigSpec {
     /// Changes that the pods get after a successful request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_set_updates: Option<ProvisioningRequestPodSetUpdates>,
-    /// Condition for merging pod sets in a request: `IdenticalPodTemplates` or `IdenticalWorkloadSchedulingRequirements`.
+    /// Condition for merging pod sets in a request: either `IdenticalPodTemplates` or `IdenticalWorkloadSchedulingRequirements`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["IdenticalPodTemplates", "IdenticalWorkloadSchedulingRequirements"]))]
     pub pod_set_merge_policy: Option<String>,

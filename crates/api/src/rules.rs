@@ -21,10 +21,10 @@ pub(crate) fn rules(list: &[(&str, &str)]) -> Value {
     list.iter().map(|(rule, message)| json!({"rule": rule, "message": message})).collect()
 }
 
-/// `x-kubernetes-validations` made from (rule, field, message, rest), for messages with the wrong value. The API server's message does not have the
-/// wrong value if the value is an object or list, or, before Kubernetes 1.35, if a rule refused it. The text `rest` is CEL that follows the text of
-/// `message` and begins within its quotes, such as `, not ' + self.name`. If `field` is not empty, the error names this field below the field with
-/// the rule, such as `.min`.
+/// `x-kubernetes-validations` made from (rule, field, message, rest), for messages with the wrong value. The API server's message does not have the wrong value
+/// if the value is an object or list, or, before Kubernetes 1.35, if a rule refused it. The text `rest` is CEL that follows the text of `message` and begins
+/// within its quotes, such as `, not ' + self.name`. If `field` is not empty, the error of the rule names this field, such as `.min`, below the field that has
+/// the rule.
 pub(crate) fn rules_with_value(list: &[[&str; 4]]) -> Value {
     list.iter()
         .map(|[rule, field, message, rest]| {
@@ -47,8 +47,8 @@ pub(crate) fn unique() -> Value {
     rules(&[("self.all(a, self.exists_one(b, a == b))", "must be unique")])
 }
 
-/// The rule that entries of a list are unique, with the first duplicate in the message. The schema of the entries needs a `maxLength`, because the
-/// API server estimates the cost of the rule.
+/// The rule that entries of a list are unique, with the first duplicate in the message. The schema of the entries of a list with unique entries needs a
+/// `maxLength`, because the API server estimates the cost of the rule.
 pub(crate) fn unique_with_value() -> Value {
     let rest = ", and ' + self.filter(a, !self.exists_one(b, a == b))[0] + ' is not'";
     rules_with_value(&[["self.all(a, self.exists_one(b, a == b))", "", "must be unique", rest]])

@@ -223,10 +223,10 @@ pub struct PodSetSliceRequiredTopologyConstraint {
     ),
 ])))]
 pub struct PriorityClassRef {
-    /// API group of the class: `kueue.x-k8s.io` or `scheduling.k8s.io`.
+    /// API group of the class: either `kueue.x-k8s.io` or `scheduling.k8s.io`.
     #[schemars(extend("enum" = ["kueue.x-k8s.io", "scheduling.k8s.io"]))]
     pub group: String,
-    /// Kind of the class: `WorkloadPriorityClass` or `PriorityClass`.
+    /// Kind of the class: either `WorkloadPriorityClass` or `PriorityClass`.
     #[schemars(extend("enum" = ["WorkloadPriorityClass", "PriorityClass"]))]
     pub kind: String,
     /// Name of the class.

@@ -111,7 +111,7 @@ pub struct PodSetAssignment {
     /// Placement of the pods in a Topology.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology_assignment: Option<TopologyAssignment>,
-    /// State of a placement that is decided after the admission checks: `Pending` or `Ready`.
+    /// State of a placement that is decided after the admission checks: either `Pending` or `Ready`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 7), extend("enum" = ["Pending", "Ready"]))]
     pub delayed_topology_request: Option<String>,
@@ -125,7 +125,7 @@ pub struct AdmissionCheckState {
     /// Name of the AdmissionCheck.
     #[schemars(length(min = 1, max = 316))]
     pub name: String,
-    /// State of the check: `Pending`, `Ready`, `Retry` or `Rejected`.
+    /// State of the check: one of `Pending`, `Ready`, `Retry` and `Rejected`.
     #[schemars(extend("enum" = ["Pending", "Ready", "Retry", "Rejected"]))]
     pub state: String,
     /// Time at which `state` last changed.

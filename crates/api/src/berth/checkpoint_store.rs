@@ -20,7 +20,7 @@ const ENDPOINT: Text = Text {
     shape: "http:// or https://, a host, and perhaps a port and a path, as in https://minio.example.com:9000",
     pattern: "^https?://[^/?#@ ]+(/[^?# ]*)?$",
 };
-/// Rule for the path prefix of a CheckpointStore: no segment begins with a dot.
+/// Rule for the path prefix of a CheckpointStore, of which no segment begins with a dot.
 const PREFIX: Text = Text {
     what: "a path",
     size: (1, 512),
@@ -74,7 +74,8 @@ const CERTIFICATES: Text = Text {
         "a fileSystem has none",
         ", so not ' + self.credentialsSecret",
     ],
-    // The message for certificates does not repeat them, because they are long and a message has one line.
+    // The message of the rule that a store with `fileSystem` has no `caBundle` does not repeat the certificates, because they are long and a message has one
+    // line.
     [
         "!has(self.fileSystem) || !has(self.caBundle)",
         ".caBundle",

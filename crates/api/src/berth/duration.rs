@@ -1,4 +1,4 @@
-//! Durations as users of Berth's kinds write them: `90s`, `10m`, `1h30m`.
+//! Durations as users of Berth's kinds write them, such as `90s`, `10m` and `1h30m`.
 
 use serde_json::Value;
 

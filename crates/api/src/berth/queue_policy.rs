@@ -44,7 +44,7 @@ pub struct QueuePolicySpec {
     /// Bounds of preemption: which workloads a workload of the ClusterQueues may preempt, and for how long it is protected itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption: Option<PreemptionBounds>,
-    /// Points of priority that a workload gets for waiting, in the order of its ClusterQueue; none if absent.
+    /// Points of priority that a workload gets for waiting, in the order of its ClusterQueue; no points if the field is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_time_bonus: Option<WaitingTimeBonus>,
     /// WorkloadPriorityClass of a job by a label of its pods; if absent, the priority is that of Kueue.
@@ -103,9 +103,9 @@ fn selector() -> Value {
     })
 }
 
-/// Schema rule for a back-off: `max` is not shorter than `initial`.
+/// Schema rule for a back-off, whose `max` is not shorter than its `initial`.
 fn longest_is_longest() -> Value {
-    // The rule compares only texts that are durations; for other texts the rule of `initial` or `max` itself fails.
+    // The rule for a back-off compares only texts that are durations; for other texts the rule of `initial` or `max` itself fails.
     let times = format!("self.initial.matches('{DURATION}') && self.max.matches('{DURATION}')");
     let rule =
         format!("!has(self.initial) || !has(self.max) || !({times}) || duration(self.initial) <= duration(self.max)");
@@ -175,8 +175,8 @@ pub struct CapacityTiers {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub default_for: Vec<DefaultFor>,
-    /// Treatment of node selectors by which a job itself selects a reservation or spot nodes. `Respect`, the default: the selectors pin the job
-    /// to that tier. `Override`: Berth removes the selectors and their tolerations while the job runs, and the job falls back through the tiers
+    /// Treatment of node selectors by which a job itself selects a reservation or spot nodes. With `Respect`, the default, the selectors pin the job to the
+    /// tier that they select. With `Override`, Berth removes the selectors and their tolerations while the job runs, and the job falls back through the tiers
     /// like any other job.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Respect", "Override"], "default" = "Respect"))]
@@ -193,10 +193,10 @@ pub struct CapacityTiers {
         "x-kubernetes-validations" = by_tier(),
     ))]
     pub patience: BTreeMap<String, String>,
-    /// Signals that count as a stock-out; all four if absent. `Unschedulable`: the scheduler finds no node for a pod within `patience`.
-    /// `ScaleUpFailed`: an event of an autoscaler says that the autoscaler gets no node for a pod. `ProvisioningRequestFailed`: a
-    /// ProvisioningRequest of an admission check got no capacity. `NodeReclaimed`: a taint announces that the cloud is about to reclaim the spot
-    /// node of a pod.
+    /// Signals that count as a stock-out; all four signals if absent. The signal `Unschedulable` means that the scheduler finds no node for a pod within
+    /// `patience`. The signal `ScaleUpFailed` means that an event of an autoscaler says that the autoscaler gets no node for a pod. The signal
+    /// `ProvisioningRequestFailed` means that a ProvisioningRequest of an admission check got no capacity. The signal `NodeReclaimed` means that a taint
+    /// announces that the cloud is about to reclaim the spot node of a pod.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), extend(
         "items" = json!({
@@ -251,8 +251,8 @@ pub struct DefaultFor {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ClimbBack {
-    /// State in which a job may move back. `AfterCheckpoint`, the default: the job's annotation `berth.dev/last-checkpoint-time` shows a
-    /// checkpoint that is newer than the time at which the better tier became free. `Anytime`: checkpoints do not matter.
+    /// State in which a job may move back. With `AfterCheckpoint`, the default, a job may move back if its annotation `berth.dev/last-checkpoint-time` shows a
+    /// checkpoint that is newer than the time at which the better tier became free. With `Anytime`, a job may move back whatever checkpoints it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["AfterCheckpoint", "Anytime"], "default" = "AfterCheckpoint"))]
     pub when: Option<String>,
@@ -314,7 +314,7 @@ pub struct AdmissionLimits {
     pub priority_range: Option<PriorityRange>,
 }
 
-/// Bounds of preemption. The bounds narrow what the preemption fields of the ClusterQueue allow, and never widen it.
+/// Bounds of preemption, which narrow what the preemption fields of the ClusterQueue allow, and never widen that.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]

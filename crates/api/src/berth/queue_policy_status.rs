@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct QueuePolicyStatus {
-    /// Conditions of the policy. `Active` is true if all fields of the policy apply to all ClusterQueues that it selects.
+    /// Conditions of the policy. The condition `Active` is true if all fields of the policy apply to all ClusterQueues that it selects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -59,9 +59,9 @@ pub struct StockBackoffStatus {
     pub constraints: String,
     /// Number of pods that got no nodes. The back-off of a flavor applies to workloads with at least this number of pods of the same shape.
     pub pods: i64,
-    /// Number of stock-outs in a row.
+    /// Number of stock-outs in a row of the flavor for pods of the shape.
     pub failures: i32,
-    /// Time of the last stock-out.
+    /// Time of the last stock-out of the flavor for pods of the shape.
     pub last_failure_time: Time,
     /// Time until which Berth skips the flavor for pods of the shape.
     pub until: Time,

@@ -9,7 +9,7 @@ use crate::rules::rules_with_value;
 pub(super) struct Text {
     /// Name of the kind of text in messages, such as "a name".
     pub(super) what: &'static str,
-    /// Fewest and most characters.
+    /// Smallest and largest number of characters of the text.
     pub(super) size: (u32, u32),
     /// Allowed form of the text, in words for messages.
     pub(super) shape: &'static str,
@@ -43,13 +43,14 @@ pub(super) const LABEL_VALUE: Text = Text {
     pattern: crate::rules::LABEL_VALUE,
 };
 
-/// End of a rule's message: the first 60 characters of the wrong text, and its length if the text is longer.
+/// End of the message of a schema rule about a text: the first 60 characters of the wrong text, and its length if the text is longer.
 const REPEATED: &str = ", not %s%s'.format([strings.quote(self.size() > 60 ? self.substring(0, 60) : self), \
                         self.size() > 60 ? '... of %d characters'.format([self.size()]) : ''])";
 
 impl Text {
-    /// `maxLength` of the schema: the API server needs it to bound the cost of the rule, and does not evaluate the rule for longer texts. `maxLength`
-    /// is higher than the limit in the rule, because the API server's message about `maxLength` has neither the value nor its length.
+    /// The field `maxLength` in the schema of a text: the API server needs it to bound the cost of the text's rule, and does not evaluate the rule for longer
+    /// texts. The value of `maxLength` is higher than the limit in the text's rule, because the API server's message about `maxLength` has neither the value
+    /// nor its length.
     pub(super) const fn bound(&self) -> u32 {
         let most = self.size.1.saturating_mul(4);
         if most > SHORT_BOUND { most } else { SHORT_BOUND }
@@ -66,7 +67,7 @@ impl Text {
         format!("{name}.size() >= {least} && {name}.size() <= {most} && {name}.matches(r'{pattern}')")
     }
 
-    /// The requirement in words, for a message.
+    /// The requirement on a text in words, for a message.
     fn must(&self) -> String {
         let Self { what, size: (least, most), shape, .. } = self;
         format!("must be {what} of {least} to {most} characters: {shape}")
@@ -89,7 +90,7 @@ impl Text {
     }
 }
 
-/// `maxLength` in the schema for short texts.
+/// The value of `maxLength` in the schema for short texts.
 pub(super) const SHORT_BOUND: u32 = 1024;
 
 /// A schema rule about a text; the message ends with the wrong text.

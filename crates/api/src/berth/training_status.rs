@@ -15,8 +15,8 @@ pub struct TrainingJobStatus {
     /// Generation of the spec that the status describes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Phase of the job: `Pending` (not queued yet, or admitted with pods that are still starting), `Queued`, `Running`, `Succeeded`, `Failed`
-    /// or `Suspended`.
+    /// Phase of the job: one of `Pending` (not queued yet, or admitted with pods that are still starting), `Queued`, `Running`, `Succeeded`, `Failed` and
+    /// `Suspended`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(extend("enum" = ["Pending", "Queued", "Running", "Succeeded", "Failed", "Suspended"]))]
     pub phase: String,
@@ -45,8 +45,8 @@ pub struct TrainingJobStatus {
     /// Number of pods of the present run that failed and were restarted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restarts: Option<i32>,
-    /// Conditions of the job: `Queued`, `Admitted`, `Running`, `Succeeded`, `Failed`, `Suspended`, `SchedulingTimeout`, `CheckpointRequested`,
-    /// `CheckpointOverdue`, `CheckpointStoreUnavailable`, `Elastic`, `Stalled`.
+    /// Conditions of the job: the types are `Queued`, `Admitted`, `Running`, `Succeeded`, `Failed`, `Suspended`, `SchedulingTimeout`, `CheckpointRequested`,
+    /// `CheckpointOverdue`, `CheckpointStoreUnavailable`, `Elastic` and `Stalled`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

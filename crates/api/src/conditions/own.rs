@@ -1,4 +1,4 @@
-//! Words of conditions and events that Kueue does not have: Berth's own reasons, and the condition types and phases of TrainingJobs.
+//! Berth's own reasons of conditions and events, and the condition types and phases of TrainingJobs.
 
 /// Berth's own reasons of conditions and of events.
 pub mod own_reasons {
@@ -51,7 +51,7 @@ pub mod own_reasons {
         NOT_QUEUED = "NotQueued";
         /// TrainingJob Running=False: not all pods are ready yet.
         PODS_STARTING = "PodsStarting";
-        /// TrainingJob Running=False: the state between two runs.
+        /// TrainingJob Running=False: the TrainingJob is between two runs.
         RESTARTED = "Restarted";
         /// TrainingJob Running=False: its pods start again with another number of workers.
         RESCALING = "Rescaling";
@@ -65,9 +65,9 @@ pub mod own_reasons {
         REQUESTED = "Requested";
         /// TrainingJob Suspended=True: its Workload was deactivated.
         WORKLOAD_DEACTIVATED = "WorkloadDeactivated";
-        /// TrainingJob Suspended=False.
+        /// TrainingJob Suspended=False: the TrainingJob may be queued.
         RESUMED = "Resumed";
-        /// TrainingJob SchedulingTimeout=True.
+        /// TrainingJob SchedulingTimeout=True: the pods of the TrainingJob were not all ready in time.
         PODS_NOT_READY = "PodsNotReady";
         /// TrainingJob SchedulingTimeout=False: the TrainingJob was admitted again.
         ADMITTED_AGAIN = "AdmittedAgain";
@@ -81,15 +81,15 @@ pub mod own_reasons {
         NO_CHECKPOINT_IN_TIME = "NoCheckpointInTime";
         /// TrainingJob CheckpointRequested=False: the stop was withdrawn, and the TrainingJob may continue.
         WITHDRAWN = "Withdrawn";
-        /// TrainingJob CheckpointOverdue=True.
+        /// TrainingJob CheckpointOverdue=True: the TrainingJob has not saved a checkpoint within its interval.
         INTERVAL_MISSED = "IntervalMissed";
-        /// TrainingJob CheckpointOverdue=False.
+        /// TrainingJob CheckpointOverdue=False: the TrainingJob saves checkpoints within its interval.
         INTERVAL_KEPT = "IntervalKept";
         /// TrainingJob CheckpointOverdue=False: the TrainingJob does not run.
         NOT_RUNNING = "NotRunning";
-        /// TrainingJob CheckpointStoreUnavailable=True.
+        /// TrainingJob CheckpointStoreUnavailable=True: the last request to the TrainingJob's CheckpointStore failed.
         REQUEST_FAILED = "RequestFailed";
-        /// TrainingJob CheckpointStoreUnavailable=False.
+        /// TrainingJob CheckpointStoreUnavailable=False: the TrainingJob's CheckpointStore answers.
         AVAILABLE = "Available";
         /// TrainingJob Elastic=True: the message has the bounds, steps and pauses of the number of workers.
         SCALE_POLICY = "ScalePolicy";
@@ -130,7 +130,7 @@ pub mod own_reasons {
 /// Condition types of Workloads that Kueue does not have.
 pub mod own_types {
     strings! {
-        /// The condition's message names the capacity tiers of the flavors in which the Workload has its quota.
+        /// Type of the condition whose message names the capacity tiers of the flavors in which the Workload has its quota.
         CAPACITY_TIER = "CapacityTier";
     }
 }
@@ -154,7 +154,7 @@ pub mod training_types {
         ELASTIC = "Elastic";
         /// SchedulingTimeout=True: the job's pods were not ready in time; also the reason of that eviction and of an event.
         SCHEDULING_TIMEOUT = "SchedulingTimeout";
-        /// CheckpointRequested=True: Berth asked the job to save its work before Berth stops the job; also the reason of an event.
+        /// CheckpointRequested=True: the job is to save its work before Berth stops the job; also the reason of an event.
         CHECKPOINT_REQUESTED = "CheckpointRequested";
         /// CheckpointOverdue=True: the job has not saved a checkpoint within its interval.
         CHECKPOINT_OVERDUE = "CheckpointOverdue";

@@ -8,8 +8,8 @@ use crate::labels::NOT_IN_V1BETA1;
 
 /// Largest size in bytes of an object's annotations, keys and values together; the API server refuses a conversion with more.
 const ANNOTATIONS: usize = 256 * 1024;
-/// Key in the carried fields for the original annotations, for objects whose annotations would not be the same after the annotation is added and
-/// removed again.
+/// Key in the carried fields for the original annotations of an object, which is used if the annotations would not be the same after the annotation
+/// `berth.dev/not-in-v1beta1` is added and removed again.
 const OWN: &str = "metadata.annotations";
 
 /// Adds the fields `carried` as an annotation to an object that is now in v1beta1.

@@ -4,20 +4,20 @@ use std::fmt;
 
 use super::version::both;
 
-/// Reason why an object cannot be converted. Its text is a sentence for the user, without the object's name.
+/// Reason why an object cannot be converted. The text of the error is a sentence for the user, without the object's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConversionError {
-    /// The value is not a JSON object.
+    /// The object is not a JSON object.
     NoObject,
-    /// The `apiVersion` is not one of the two versions.
+    /// The `apiVersion` of the object is not one of the two versions v1beta1 and v1beta2.
     Version(String),
-    /// The kind is not one of those whose versions differ.
+    /// The kind of the object is not one of the five kinds whose versions differ.
     Kind(String),
     /// A field of the object cannot be read.
     Field {
         /// Name of the field.
         name: &'static str,
-        /// Fault of the field's JSON.
+        /// Fault in the JSON of the field.
         fault: String,
     },
 }

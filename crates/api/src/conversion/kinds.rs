@@ -26,13 +26,13 @@ pub(super) fn known(object: &Fields) -> Result<(Version, &'static [Unit]), Conve
     Ok((from, units))
 }
 
-/// The path in `version` of a field that the other version names differently: `spec.cohort` of a ClusterQueue is `spec.cohortName` in v1beta2. `None`
-/// for all other fields.
+/// The path in `version` of a field that the other version names differently, as `spec.cohort` of a ClusterQueue is `spec.cohortName` in v1beta2. The path is
+/// `None` for a field that both versions name alike.
 #[must_use]
 pub fn renamed_field(kind: &str, version: Version, path: &str) -> Option<String> {
     let (parent, field) = path.rsplit_once('.').unwrap_or(("", path));
     let of = |unit: &&Unit| unit.parent.join(".") == parent && unit.fields.contains(&field);
-    // The first field of a conversion unit has its name in v1beta2.
+    // In the list of fields of a conversion unit, the field with the name of v1beta2 comes first.
     let mut names = units(kind)?.iter().find(of)?.fields.iter();
     let newer = names.next().filter(|newer| **newer != field);
     let name = match version {

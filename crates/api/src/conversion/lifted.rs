@@ -29,7 +29,7 @@ pub(super) struct Objects<'a>(pub(super) Vec<Object<'a>>);
 
 /// An object of a review.
 pub(super) struct Object<'a> {
-    /// The object's value, in which a number stands for each field that no conversion unit reads: the index of the field's JSON text.
+    /// The value of the object, in which a number stands for each field that no conversion unit reads: the index of the field's JSON text.
     pub(super) value: Value,
     lifted: Vec<Lifted<'a>>,
 }

@@ -12,8 +12,8 @@ use super::{carried, placement};
 /// Converts an object of one of the five kinds whose versions differ to the version `to`.
 ///
 /// # Errors
-/// Fails if the apiVersion is of another group or version, or if the kind is not one of the five whose versions differ. The error of the conversion
-/// is a sentence for the user, without the object's name. No other content of an object makes the conversion fail.
+/// Fails if the apiVersion is of another group or version, or if the kind is not one of the five whose versions differ. The error of the conversion is a
+/// sentence for the user, without the object's name. Apart from `apiVersion` and `kind`, no content of an object makes the conversion fail.
 pub fn convert(object: &mut Map<String, Value>, to: Version) -> Result<(), ConversionError> {
     let mut left = placement::DOMAINS;
     convert_within(object, to, &mut left)

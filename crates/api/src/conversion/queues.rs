@@ -11,7 +11,7 @@ use crate::local_queue::LocalQueueStatus;
 use crate::multikueue::MultiKueueClusterSpec;
 use crate::quota::FairSharingStatus;
 
-/// The status of ClusterQueues and Cohorts had this field in v1beta1 too, where it was always empty.
+/// In v1beta1 the status of ClusterQueues and Cohorts also had `fairSharing.admissionFairSharingStatus`, where it was always empty.
 const DECAYED: Unit = Unit {
     parent: &["status", "fairSharing"],
     fields: &["admissionFairSharingStatus"],

@@ -106,7 +106,7 @@ fn cluster_queue_admission_checks_convert_to_admission_checks_strategy() {
     );
 }
 
-/// The queue manifests of requirement E.3; the manifests of its ResourceFlavors need no conversion.
+/// The manifests of queues from requirement E.3 (docs/requirements.md); the manifests of its ResourceFlavors need no conversion.
 #[test]
 fn queue_manifests_of_requirement_e3_convert_both_ways_without_loss() {
     let groups = json!([{"coveredResources": ["cpu", "memory", "nvidia.com/gpu"], "flavors": [
@@ -274,7 +274,7 @@ fn topology_domains_are_limited_over_all_objects_of_a_review() {
         // Slices that did not fit into the review come back in v1beta2, also if there would be room for them now.
         assert!(lossless || to(Version::V1beta2, shown) == *stored, "{stored}");
     }
-    // A client that reads a single object gets all its domains.
+    // A client that reads a single object in v1beta1 gets all topology domains of the object.
     assert!(stored.iter().all(|stored| carried(&to(Version::V1beta1, stored)).is_null()));
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Unit {
     pub(super) down: fn(Fields) -> Fields,
     /// Converts the fields from v1beta1 to v1beta2.
     pub(super) up: fn(Fields) -> Fields,
-    /// Returns true if Berth can decode the fields of the unit in v1beta2. The fields in the annotation need this check, because any client that can
+    /// Returns true if Berth can decode the fields of the unit in v1beta2. The fields that an annotation carries need this check, because any client that can
     /// write an object can write its annotations.
     pub(super) decodes: fn(&Fields) -> bool,
     /// Functions for a conversion unit whose fields may be too large in v1beta1; `None` for other units.
@@ -37,7 +37,7 @@ pub(super) struct Limited {
     /// Returns true if `down` loses nothing of the fields of v1beta2, and if they have no more topology domains than may still be written out; the
     /// function reduces that number.
     pub(super) fits: fn(&Fields, &mut usize) -> bool,
-    /// The v1beta1 fields to show if the fields are not written out.
+    /// The v1beta1 fields that an object shows if its v1beta2 fields are too large to be written out.
     pub(super) without: fn(Fields) -> Fields,
     /// Converts a field directly from its JSON text to the given version, with no more topology domains than may still be written out; `None` if
     /// `fits`, `down` and `without` have to convert the field.
@@ -91,7 +91,7 @@ impl Unit {
     }
 }
 
-/// The fields without empty ones, which are equal to absent fields: the API server adds `""` where that is the default.
+/// The fields of an object without empty ones, which are equal to absent fields: the API server adds `""` where that is the default.
 fn settled(mut fields: Fields) -> Fields {
     fields.retain(|_, value| match value {
         Value::Null => false,

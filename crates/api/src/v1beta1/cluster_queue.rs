@@ -39,7 +39,7 @@ pub struct ClusterQueueSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253), regex(pattern = SUBDOMAIN))]
     pub cohort: Option<String>,
-    /// Order in which the queue's workloads are admitted: `StrictFIFO` or `BestEffortFIFO`.
+    /// Order in which the queue's workloads are admitted: either `StrictFIFO` or `BestEffortFIFO`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "BestEffortFIFO", "enum" = ["StrictFIFO", "BestEffortFIFO"]))]
     pub queueing_strategy: Option<String>,
@@ -95,17 +95,15 @@ pub struct ResourceGroup {
     "preference can only be set when both whenCanBorrow and whenCanPreempt are TryNextFlavor",
 )])))]
 pub struct FlavorFungibility {
-    /// Next step if the workload fits a flavor only by borrowing: `MayStopSearch` or `TryNextFlavor`; `Borrow` is the old name of
-    /// `MayStopSearch`.
+    /// Next step if the workload fits a flavor only by borrowing: either `MayStopSearch` or `TryNextFlavor`; `Borrow` is the old name of `MayStopSearch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "MayStopSearch", "enum" = ["MayStopSearch", "TryNextFlavor", "Borrow"]))]
     pub when_can_borrow: Option<String>,
-    /// Next step if the workload fits a flavor only by preempting: `MayStopSearch` or `TryNextFlavor`; `Preempt` is the old name of
-    /// `MayStopSearch`.
+    /// Next step if the workload fits a flavor only by preempting: either `MayStopSearch` or `TryNextFlavor`; `Preempt` is the old name of `MayStopSearch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "TryNextFlavor", "enum" = ["MayStopSearch", "TryNextFlavor", "Preempt"]))]
     pub when_can_preempt: Option<String>,
-    /// Choice between a flavor that needs borrowing and one that needs preemption, after all flavors were tried: `BorrowingOverPreemption` or
+    /// Choice between a flavor that needs borrowing and one that needs preemption, after all flavors were tried: either `BorrowingOverPreemption` or
     /// `PreemptionOverBorrowing`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["BorrowingOverPreemption", "PreemptionOverBorrowing"]))]
@@ -141,7 +139,7 @@ pub struct AdmissionCheckStrategyRule {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct AdmissionScope {
-    /// Mode of the order: `UsageBasedAdmissionFairSharing` or `NoAdmissionFairSharing`.
+    /// Mode of the order: either `UsageBasedAdmissionFairSharing` or `NoAdmissionFairSharing`.
     pub admission_mode: String,
 }
 
@@ -171,7 +169,7 @@ pub struct ClusterQueueStatus {
     /// Number of workloads that are admitted and not finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admitted_workloads: Option<i32>,
-    /// Not used; kept so that old objects are accepted.
+    /// This field is not used; it is kept so that old objects are accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_workloads_status: Option<ClusterQueuePendingWorkloadsStatus>,
     /// Share of this queue in its cohort.
@@ -219,7 +217,7 @@ pub struct ClusterQueuePendingWorkload {
 pub struct FairSharingStatus {
     /// Highest usage above nominal quota over the resources, in thousandths of the cohort's lendable amount, divided by the weight.
     pub weighted_share: i64,
-    /// Not used; kept so that old objects are accepted.
+    /// This field is not used; it is kept so that old objects are accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission_fair_sharing_status: Option<AdmissionFairSharingStatus>,
 }

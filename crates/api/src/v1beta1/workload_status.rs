@@ -101,7 +101,7 @@ pub struct PodSetAssignment {
     /// Placement of the pods in a Topology.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology_assignment: Option<TopologyAssignment>,
-    /// State of a placement that is decided after the admission checks: `Pending` or `Ready`.
+    /// State of a placement that is decided after the admission checks: either `Pending` or `Ready`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delayed_topology_request: Option<String>,
 }
@@ -139,7 +139,7 @@ pub struct AdmissionCheckState {
     /// Name of the AdmissionCheck.
     #[schemars(length(max = 316))]
     pub name: String,
-    /// State of the check: `Pending`, `Ready`, `Retry` or `Rejected`.
+    /// State of the check: one of `Pending`, `Ready`, `Retry` and `Rejected`.
     #[schemars(extend("enum" = ["Pending", "Ready", "Retry", "Rejected"]))]
     pub state: String,
     /// Time at which `state` last changed.

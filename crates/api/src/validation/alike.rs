@@ -61,7 +61,8 @@ pub(super) fn alike<T: Serialize + PartialEq>(a: &T, b: &T) -> bool {
     a == b || plain(a).is_some_and(|a| plain(b) == Some(a))
 }
 
-/// The value in a uniform notation. `None` for a value that cannot be serialised and so is equal only to itself.
+/// The value as JSON in a uniform notation, in which two values are equal if they differ only in notation. The result is `None` for a value that cannot be
+/// serialised and so is equal only to itself.
 fn plain(value: &impl Serialize) -> Option<Value> {
     let mut value = serde_json::to_value(value).ok()?;
     normalise(&mut value);

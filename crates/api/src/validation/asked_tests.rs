@@ -15,7 +15,7 @@ const ANSWERED_BEFORE: [(&str, &str, &str); 4] = [
     ("must be unique", "Workload.yaml", "wl dup"),
     ("must be greater than 0", "Workload.yaml", "wl slice size"),
 ];
-/// Format strings that are only parts of messages.
+/// Format strings that are only parts of messages of the validation.
 const PARTS: [&str; 4] = ["{}: Invalid value: {:?}: {}", "and {more} more", "covered resources", "{} x{}"];
 
 fn root() -> PathBuf {

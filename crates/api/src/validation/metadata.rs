@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(read(""), Ok(String::new()));
         assert_eq!(read("a.io/x"), Ok("a.io/x".into()));
         assert_eq!(read("a.io/x,b.io/y"), Ok("a.io/x|b.io/y".into()));
-        // Kueue accepts these gate names, although they are not valid label keys.
+        // Kueue accepts the gate names `a.io/team/x` and `a.io/_x~1`, although they are not valid label keys.
         assert_eq!(read("a.io/team/x, a.io/_x~1"), Ok("a.io/team/x|a.io/_x~1".into()));
         for (bad, word) in
             [("a.io/x,", "empty"), ("x", "domain"), ("a.io/x,a.io/x", "twice"), ("A/x", "prefix"), ("a.io/x y", "path")]

@@ -47,7 +47,8 @@ pub fn validate_workload_update(old: &Workload, new: &Workload) -> Vec<FieldErro
     errors
 }
 
-/// Fault of a change of admission gates: gates may only be removed. Other rules report an annotation with admission gates that cannot be read.
+/// Fault of a change of admission gates: gates may only be removed. The rules about the metadata of a Workload report an annotation with admission gates that
+/// cannot be read.
 pub fn validate_admission_gates_update(old: &ObjectMeta, new: &ObjectMeta) -> Option<FieldError> {
     let new = new.annotations.as_ref()?;
     let before = old.annotations.as_ref().and_then(|old| admission_gates(old).ok()).unwrap_or_default();

@@ -72,7 +72,7 @@ fn reviewed(object: &Value, to: Version) -> (Value, Vec<Duration>) {
     (answer["response"]["convertedObjects"][0].clone(), times)
 }
 
-/// Command for this measurement: `cargo test --release -p berth-api --test api widest -- --ignored --nocapture`
+/// Command for this measurement: run `cargo test --release -p berth-api --test api widest -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement"]
 fn widest_workloads_keep_pod_sets_while_conversion_is_timed() {
