@@ -31,8 +31,8 @@ use crate::quota::tree::Tree;
 use crate::world::ids::{CellId, FlavorId};
 use crate::world::store::{Group, PodSet, Queue, Store};
 
-/// Assigns flavors to all pod sets of a request. The cost is the number of flavors times the number of resources, and a search for victims for each cell that
-/// needs preemption.
+/// Assigns flavors to all pod sets of a request. The cost of `assign` is the number of flavors times the number of resources, and a search for victims for each
+/// cell that needs preemption.
 pub(crate) fn assign(store: &Store, tree: &mut Tree, request: &Request<'_>, oracle: &mut Oracle<'_>) -> Assignment {
     let mut assignment = Assignment { pod_sets: Vec::with_capacity(request.pod_sets.len()), ..Assignment::default() };
     let pod_sets = || request.pod_sets.iter().enumerate();

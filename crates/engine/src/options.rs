@@ -80,8 +80,8 @@ pub struct Gates {
 }
 
 impl Gates {
-    /// The gates with the values that `value` returns for Kueue's names of the gates; a gate for which `value` returns `None` has its default. Cost: eight
-    /// calls of `value`.
+    /// The gates with the values that `value` returns for Kueue's names of the gates; a gate for which `value` returns `None` has its default. Cost of `named`:
+    /// eight calls of `value`.
     #[must_use]
     pub fn named(mut value: impl FnMut(&str) -> Option<bool>) -> Self {
         let mut gates = Self::default();

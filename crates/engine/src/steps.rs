@@ -124,8 +124,8 @@ pub struct AssignInput<'o> {
 }
 
 impl Steps<'_> {
-    /// Assigns flavors to a workload in a ClusterQueue as a cycle would, without a change of the world. Cost: a scan over the flavors, without a search for
-    /// victims if `input` has a stand-in for the search.
+    /// Assigns flavors to a workload in a ClusterQueue as a cycle would, without a change of the world. Cost of `assign`: a scan over the flavors, without a
+    /// search for victims if `input` has a stand-in for the search.
     pub fn assign(&mut self, uid: &str, cluster_queue: &str, input: AssignInput<'_>) -> Option<AssignmentReport> {
         let (id, queue) = self.0.asking(uid, cluster_queue)?;
         let pins: Option<Pins> = input.pins.map(|pins| {
@@ -166,8 +166,8 @@ impl Steps<'_> {
 
     /// Quota that an assignment of `counts` pods of each pod set requests, in the form for the search for victims. The parameter `totals` has the requests of
     /// all pods; a pod set without a count has all its pods. With `replaced`, the amount that the old slice holds is subtracted, and `counts` is ignored. An
-    /// amount of zero gets no cell in the result. A cycle starts from the requests of one pod instead, and never divides total requests. Cost: the number of
-    /// pod sets times the number of resources.
+    /// amount of zero gets no cell in the result. A cycle starts from the requests of one pod instead, and never divides total requests. Cost of `usage_asked`:
+    /// the number of pod sets times the number of resources.
     pub fn usage_asked(
         &mut self,
         totals: &[PodSetAssignment],
@@ -203,8 +203,8 @@ impl Steps<'_> {
         usage.into_iter().map(|(cell, value)| (self.0.store.named(cell), amount(value))).collect()
     }
 
-    /// UIDs of the workloads that hold quota of a ClusterQueue; with `local_queue` (namespace and name), only workloads of that LocalQueue. Cost: the number of
-    /// workloads that hold quota of the ClusterQueue.
+    /// UIDs of the workloads that hold quota of a ClusterQueue; with `local_queue` (namespace and name), only workloads of that LocalQueue. Cost of `holders`:
+    /// the number of workloads that hold quota of the ClusterQueue.
     #[must_use]
     pub fn holders(&self, cluster_queue: &str, local_queue: Option<(&str, &str)>) -> Vec<String> {
         let Some(queue) = self.0.store.queue_ids.get(cluster_queue).map(|id| &self.0.store.queues[*id]) else {
@@ -220,8 +220,8 @@ impl Steps<'_> {
         workloads.filter(through).map(|workload| workload.uid.to_string()).collect()
     }
 
-    /// Victims (uid and reason) for a workload that would use `usage`, if the cells in `needs` lack quota. The world does not change. Cost: a search for
-    /// victims.
+    /// Victims (uid and reason) for a workload that would use `usage`, if the cells in `needs` lack quota. The world does not change. Cost of `victims`: a
+    /// search for victims.
     pub fn victims(
         &mut self,
         uid: &str,

@@ -93,8 +93,8 @@ impl World {
     /// A planned admission keeps its quota while deltas still show the workload as pending under the `revision` of the plan. A planned eviction is kept while
     /// deltas still show the victim as not evicted. A delta `Forget` takes a planned admission or eviction back.
     ///
-    /// Cost: for a workload, its pod sets and resources, the depth of its cohort tree and the number of replacement slices, and under admission fair sharing
-    /// the number of LocalQueues of its ClusterQueue; for usage beyond quota, its cells and the depth of the cohort tree; for a LocalQueue, its pending
+    /// Cost of `apply`: for a workload, its pod sets and resources, the depth of its cohort tree and the number of replacement slices, and under admission fair
+    /// sharing the number of LocalQueues of its ClusterQueue; for usage beyond quota, its cells and the depth of the cohort tree; for a LocalQueue, its pending
     /// workloads; for a flavor or the end of a stock-out, all ClusterQueues with their flavors; for a ClusterQueue, the nodes and cells of the cohort trees
     /// that it leaves and joins, and its pending workloads; for a cohort, all cohorts and ClusterQueues, and the nodes and cells of the trees that change; for
     /// a namespace, all LocalQueues, and the pending workloads of its own LocalQueues; for a ledger, its resources; for a tie salt, all workloads. A

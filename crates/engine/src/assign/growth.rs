@@ -9,8 +9,8 @@ use crate::world::ids::NodeId;
 
 impl World {
     /// Whether a workload with quota, given as `given`, could have `counts` pods in its pod sets with idle quota. Idle quota is free quota of the same flavors
-    /// while no workload of the cohort tree waits for quota. Cost: the number of classes of equals that wait in the cohort tree, and a scan over the flavors
-    /// without a search for victims.
+    /// while no workload of the cohort tree waits for quota. Cost of `could_grow`: the number of classes of equals that wait in the cohort tree, and a scan
+    /// over the flavors without a search for victims.
     pub fn could_grow(&mut self, uid: &str, counts: &[i64], given: &[PodSetAssignment]) -> bool {
         let Some(id) = self.store.by_uid.get(uid).copied() else { return false };
         let older = self.store.older(&Replaced { uid: uid.to_owned(), pod_sets: given.to_vec() });

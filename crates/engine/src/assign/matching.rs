@@ -45,8 +45,8 @@ impl Requirement {
 }
 
 impl PodSetSpec {
-    /// Whether the pods of the pod set select a kind of capacity themselves, by their node selector or by each alternative of their required affinity. Cost:
-    /// the number of requirements in the pod set's affinity.
+    /// Whether the pods of the pod set select a kind of capacity themselves, by their node selector or by each alternative of their required affinity. Cost of
+    /// `asks_for_capacity`: the number of requirements in the pod set's affinity.
     #[must_use]
     pub fn asks_for_capacity(&self) -> bool {
         let asks = |term: &Vec<Requirement>| term.iter().any(Requirement::asks_for_capacity);

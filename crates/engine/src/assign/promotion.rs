@@ -14,8 +14,8 @@ use crate::world::ids::FlavorId;
 
 impl World {
     /// The best tier that a workload with quota could have now without preemption, and the flavors of that tier. The result is `None` if the workload accepts
-    /// no tier that is better than its worst current tier, or no better tier has free quota. Cost: a scan over the flavors for each better tier, without a
-    /// search for victims.
+    /// no tier that is better than its worst current tier, or no better tier has free quota. Cost of `better_tier`: a scan over the flavors for each better
+    /// tier, without a search for victims.
     pub fn better_tier(&mut self, uid: &str) -> Option<(Tier, Vec<String>)> {
         let id = self.store.by_uid.get(uid).copied()?;
         let workload = self.store.workload(id)?;

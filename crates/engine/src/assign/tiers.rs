@@ -43,7 +43,7 @@ impl<'a> Request<'a> {
     }
 
     /// Amounts held, requested and allowed, if `value` more of a resource in the tier of a flavor exceeds the share of the tier that the queue may hold;
-    /// otherwise `None`. The cost is the number of nodes of the cohort tree, if a share is set.
+    /// otherwise `None`. The cost of `over_share` is the number of nodes of the cohort tree, if a share is set.
     pub(crate) fn over_share(
         &self,
         store: &Store,

@@ -67,8 +67,8 @@ impl Workload {
 
 impl World {
     /// Nominates a preemptor by its claim, the quota for which it issued preemptions: the preemptor starts, or waits for victims that are still leaving.
-    /// Returns `None` if the preemptor can no longer start with the claimed quota and has to search for flavors and victims again. The cost is up to three
-    /// assignments without a search for victims.
+    /// Returns `None` if the preemptor can no longer start with the claimed quota and has to search for flavors and victims again. The cost of `nominate_claim`
+    /// is up to three assignments without a search for victims.
     pub(crate) fn nominate_claim(&mut self, queue: QueueId, id: WorkloadId, claim: &Claim) -> Option<Nomination> {
         let workload = self.store.workload(id)?;
         let request = Request::of(&self.store, &self.options, workload, queue);

@@ -28,8 +28,8 @@ impl Issued {
         true
     }
 
-    /// Message for the head: the text `unfit`, which says why the assignment is not a plain fit, followed by the text about preemptions. Cost: the length of
-    /// the message.
+    /// Message for the head: the text `unfit`, which says why the assignment is not a plain fit, followed by the text about preemptions. Cost of `message`: the
+    /// length of the message.
     #[must_use]
     pub fn message(self, unfit: String) -> String {
         unfit + &self.suffix()

@@ -75,8 +75,8 @@ pub struct FairShareValues {
 }
 
 impl FairShareValues {
-    /// The values of a child whose share is `share` and that exceeds its quota in the cells `borrowed`, for a head that requests `requested`. Cost: the number
-    /// of cells in `requested` times the number of cells in `borrowed`.
+    /// The values of a child whose share is `share` and that exceeds its quota in the cells `borrowed`, for a head that requests `requested`. Cost of `new`:
+    /// the number of cells in `requested` times the number of cells in `borrowed`.
     #[must_use]
     pub fn new(share: Share, borrowed: &[FlavorResource], requested: &BTreeMap<FlavorResource, Amount>) -> Self {
         let requested = requested.iter().map(|(cell, value)| (cell, units(*value)));

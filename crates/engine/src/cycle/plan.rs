@@ -15,16 +15,17 @@ use crate::world::ids::{ClassId, NodeId, QueueId, WorkloadId};
 use crate::world::store::{Phase, Place, PodSet};
 
 impl World {
-    /// Runs cycles until no head can change its place any more or the limit of admissions is reached. Quota of planned admissions is charged at once. Cost: for
-    /// each head that is tried, and for each parked class of equals that new admissions may let fit, a scan over the flavors; with fair sharing, also the
-    /// number of heads of the cohort tree for each head. Besides, a plan visits the ClusterQueues and parked classes of equals of cohort trees that changed,
-    /// the workloads whose back-off is over or whose reason to wait is new, the workloads that hold quota of a ClusterQueue with a protected time, and the
-    /// ledgers that [`World::settle`] updates.
+    /// Runs cycles until no head can change its place any more or the limit of admissions is reached. Quota of planned admissions is charged at once. Cost of
+    /// `plan`: for each head that is tried, and for each parked class of equals that new admissions may let fit, a scan over the flavors; with fair sharing,
+    /// also the number of heads of the cohort tree for each head. Besides, a plan visits the ClusterQueues and parked classes of equals of cohort trees that
+    /// changed, the workloads whose back-off is over or whose reason to wait is new, the workloads that hold quota of a ClusterQueue with a protected time, and
+    /// the ledgers that [`World::settle`] updates.
     pub fn plan(&mut self, now: Millis, limits: Limits) -> Plan {
         self.plan_cycles(now, limits, u64::MAX)
     }
 
-    /// Plans like [`World::plan`], with at most `cycles` cycles. Cost: as for [`World::plan`], with at most one head of each ClusterQueue in a cycle.
+    /// Plans like [`World::plan`], with at most `cycles` cycles. Cost of `plan_cycles`: as for [`World::plan`], with at most one head of each ClusterQueue in a
+    /// cycle.
     pub fn plan_cycles(&mut self, now: Millis, limits: Limits, cycles: u64) -> Plan {
         self.release_timers(now);
         self.release_stock(now);
@@ -177,8 +178,8 @@ impl World {
     }
 
     /// A self-check: counts parked workloads (a class of equals counts once) that would fit although nothing woke them, and wakes them. In a correct engine the
-    /// self-check finds no workload. Cost: the number of all ClusterQueues, of the workloads whose back-off is over and of the workloads that hold quota of a
-    /// ClusterQueue with a protected time, and a scan over the flavors for each class of equals or single workload that is parked.
+    /// self-check finds no workload. Cost of `sweep`: the number of all ClusterQueues, of the workloads whose back-off is over and of the workloads that hold
+    /// quota of a ClusterQueue with a protected time, and a scan over the flavors for each class of equals or single workload that is parked.
     pub fn sweep(&mut self, now: Millis) -> usize {
         self.release_timers(now);
         self.release_stock(now);
@@ -226,8 +227,8 @@ impl World {
         queues.copied().any(|queue| !self.store.queues[queue].pending.fickle.is_empty())
     }
 
-    /// Wakes parked classes that other admissions have let fit ([`Self::is_fickle`]); returns true if there are any. The cost is the number of parked classes
-    /// that other admissions may let fit, in cohort trees where a workload was admitted.
+    /// Wakes parked classes that other admissions have let fit ([`Self::is_fickle`]); returns true if there are any. The cost of `rouse_fickle` is the number
+    /// of parked classes that other admissions may let fit, in cohort trees where a workload was admitted.
     fn rouse_fickle(&mut self) -> bool {
         let mut roused = false;
         for root in std::mem::take(&mut self.stirred) {

@@ -31,7 +31,7 @@ impl World {
     }
 
     /// Victims for a workload that would use `usage`, if the cells in `needs` lack quota, as evictions with the paths of both queues. The world does not
-    /// change. Cost: a search for victims.
+    /// change. Cost of `evictions_for`: a search for victims.
     pub fn evictions_for(
         &mut self,
         uid: &str,

@@ -127,9 +127,9 @@ pub struct Account {
 }
 
 impl World {
-    /// The account of a workload; `None` if the workload is unknown. Cost: a scan over the flavors, the number of pending workloads of the ClusterQueue, and
-    /// for each pod set, flavor and resource a pass over the workloads that hold quota in the cohort tree, with a search for victims if a ClusterQueue has
-    /// bounds of preemption.
+    /// The account of a workload; `None` if the workload is unknown. Cost of `account`: a scan over the flavors, the number of pending workloads of the
+    /// ClusterQueue, and for each pod set, flavor and resource a pass over the workloads that hold quota in the cohort tree, with a search for victims if a
+    /// ClusterQueue has bounds of preemption.
     pub fn account(&mut self, uid: &str, now: Millis) -> Option<Account> {
         let id = self.store.by_uid.get(uid).copied()?;
         let workload = self.store.workload(id)?;

@@ -22,8 +22,8 @@ impl World {
         self.store.local_queues[id].spec.is_some().then_some(id)
     }
 
-    /// The condition `Active` of a ClusterQueue; `None` if no ClusterQueue has this name. Cost: the number of the ClusterQueue's flavors and the depth of its
-    /// cohort tree; below a cycle of cohorts, also the square of the number of cohorts on the way into and around the cycle.
+    /// The condition `Active` of a ClusterQueue; `None` if no ClusterQueue has this name. Cost of `readiness`: the number of the ClusterQueue's flavors and the
+    /// depth of its cohort tree; below a cycle of cohorts, also the square of the number of cohorts on the way into and around the cycle.
     #[must_use]
     pub fn readiness(&self, cluster_queue: &str) -> Option<Readiness> {
         self.readiness_of(self.find_queue(cluster_queue)?)
@@ -94,7 +94,7 @@ impl World {
         Some(Readiness { reason, message: message.to_owned(), active })
     }
 
-    /// Whether a workload waits for quota of an active queue. Cost: the number of all ClusterQueues.
+    /// Whether a workload waits for quota of an active queue. Cost of `quota_is_wanted`: the number of all ClusterQueues.
     #[must_use]
     pub fn quota_is_wanted(&self) -> bool {
         self.store.queues.ids().any(|id| {
@@ -103,7 +103,8 @@ impl World {
         })
     }
 
-    /// Figures for the status of a ClusterQueue. Cost: the number of the ClusterQueue's classes of equals and cells, and of its flavors for each cell in use.
+    /// Figures for the status of a ClusterQueue. Cost of `figures`: the number of the ClusterQueue's classes of equals and cells, and of its flavors for each
+    /// cell in use.
     #[must_use]
     pub fn figures(&self, cluster_queue: &str) -> Option<QueueFigures> {
         let queue = &self.store.queues[self.find_queue(cluster_queue)?];
@@ -123,8 +124,8 @@ impl World {
         })
     }
 
-    /// Figures for the status of a LocalQueue. Only quota of the LocalQueue's current ClusterQueue counts. Cost: the number of the LocalQueue's pending
-    /// workloads and of the cells of its ClusterQueue, and of the ClusterQueue's flavors for each cell in use.
+    /// Figures for the status of a LocalQueue. Only quota of the LocalQueue's current ClusterQueue counts. Cost of `local_queue_figures`: the number of the
+    /// LocalQueue's pending workloads and of the cells of its ClusterQueue, and of the ClusterQueue's flavors for each cell in use.
     #[must_use]
     pub fn local_queue_figures(&self, namespace: &str, name: &str) -> Option<QueueFigures> {
         let local_queue = &self.store.local_queues[self.find_local_queue(namespace, name)?];
@@ -194,7 +195,8 @@ impl World {
         cells
     }
 
-    /// Whether a ClusterQueue names the flavor or a workload holds quota in the flavor. Cost: the number of all ClusterQueues, with their flavors and cells.
+    /// Whether a ClusterQueue names the flavor or a workload holds quota in the flavor. Cost of `flavor_in_use`: the number of all ClusterQueues, with their
+    /// flavors and cells.
     #[must_use]
     pub fn flavor_in_use(&self, flavor: &str) -> bool {
         let Some(id) = self.store.flavor_names.get(&flavor.to_owned()) else { return false };
@@ -206,7 +208,7 @@ impl World {
         })
     }
 
-    /// Usage beyond the quota of a ClusterQueue, sorted by flavor and resource. Cost: the number of cells with usage beyond quota.
+    /// Usage beyond the quota of a ClusterQueue, sorted by flavor and resource. Cost of `beyond`: the number of cells with usage beyond quota.
     #[must_use]
     pub fn beyond(&self, cluster_queue: &str) -> Vec<(FlavorResource, crate::model::Amount)> {
         let node = self.store.queue_ids.get(cluster_queue).map(|id| self.store.queues[*id].node);
@@ -216,7 +218,8 @@ impl World {
         rows
     }
 
-    /// Whether a ClusterQueue uses more of a flavor and resource than it may, including usage beyond quota. Cost: the depth of the cohort tree.
+    /// Whether a ClusterQueue uses more of a flavor and resource than it may, including usage beyond quota. Cost of `is_overdrawn`: the depth of the cohort
+    /// tree.
     #[must_use]
     pub fn is_overdrawn(&self, cluster_queue: &str, at: &FlavorResource) -> bool {
         let node = self.store.queue_ids.get(cluster_queue).map(|id| self.store.queues[*id].node);
@@ -237,8 +240,8 @@ impl World {
         self.store.queue_ids.get(name).is_some_and(|id| !self.store.queues[*id].held.is_empty())
     }
 
-    /// Whether a cohort is on a cycle of parents or below one. Cost: the number of cohorts above the cohort; for a cohort on a cycle or below one, the number
-    /// of all Cohort objects.
+    /// Whether a cohort is on a cycle of parents or below one. Cost of `cohort_cycle`: the number of cohorts above the cohort; for a cohort on a cycle or below
+    /// one, the number of all Cohort objects.
     #[must_use]
     pub fn cohort_cycle(&self, cohort: &str) -> bool {
         self.is_cyclic(cohort)
@@ -251,8 +254,8 @@ impl World {
         self.store.local_queues[id].spec.as_ref().map(|spec| spec.cluster_queue.as_str())
     }
 
-    /// Amount that a ClusterQueue may still use of a flavor and resource, and the amount that it could use if no quota were in use. Cost: the depth of the
-    /// cohort tree.
+    /// Amount that a ClusterQueue may still use of a flavor and resource, and the amount that it could use if no quota were in use. Cost of `availability`: the
+    /// depth of the cohort tree.
     #[must_use]
     pub fn availability(
         &self,
@@ -266,8 +269,8 @@ impl World {
         Some((amount(self.tree.available(queue.node, cell)), amount(self.tree.potential(queue.node, cell))))
     }
 
-    /// Usage and subtree quota of a ClusterQueue (if `is_queue`) or Cohort, for each configured or used cell, sorted by flavor and resource. Cost: the number
-    /// of the ClusterQueue's or Cohort's cells.
+    /// Usage and subtree quota of a ClusterQueue (if `is_queue`) or Cohort, for each configured or used cell, sorted by flavor and resource. Cost of
+    /// `snapshot`: the number of the ClusterQueue's or Cohort's cells.
     #[must_use]
     pub fn snapshot(
         &self,
@@ -292,8 +295,8 @@ impl World {
         rows
     }
 
-    /// Reason why a workload is pending; `None` if the workload is unknown or holds quota. Cost: constant; for a workload of an inactive ClusterQueue, as for
-    /// [`World::readiness`].
+    /// Reason why a workload is pending; `None` if the workload is unknown or holds quota. Cost of `explain`: constant; for a workload of an inactive
+    /// ClusterQueue, as for [`World::readiness`].
     #[must_use]
     pub fn explain(&self, uid: &str, now: Millis) -> Option<Verdict> {
         let id = self.store.by_uid.get(uid).copied()?;
@@ -345,7 +348,7 @@ impl World {
         Some((reason, Arc::clone(class.why.as_ref().unwrap_or(&self.store.bypassed))))
     }
 
-    /// Objects whose figures or readiness have changed since the last call of `take_changed`. Cost: the number of these objects.
+    /// Objects whose figures or readiness have changed since the last call of `take_changed`. Cost of `take_changed`: the number of changed objects.
     pub fn take_changed(&mut self) -> Changed {
         let cluster_queues = self.changed_queues.take();
         let local_queues = self.changed_local_queues.take();
@@ -426,8 +429,8 @@ impl World {
     }
 
     /// Faults of ClusterQueues that use more of a cell than the quota allows: more than nominal quota plus borrowing limit, or the root of the cohort tree uses
-    /// more than it has. The list of faults is empty unless quota was cut or reservations came from outside of the engine. Cost: the number of cells of all
-    /// ClusterQueues, and the depth of the cohort tree for each cell in use.
+    /// more than it has. The list of faults is empty unless quota was cut or reservations came from outside of the engine. Cost of `over_quota`: the number of
+    /// cells of all ClusterQueues, and the depth of the cohort tree for each cell in use.
     #[must_use]
     pub fn over_quota(&self) -> Vec<String> {
         let mut faults = Vec::new();

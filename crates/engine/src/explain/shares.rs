@@ -8,8 +8,8 @@ use crate::quota::share::{ShareFigures, share_of};
 use crate::world::World;
 
 impl World {
-    /// Share of a ClusterQueue (if `is_queue`) or Cohort, with its own usage increased by `extra`; `None` if there is no such object. Cost: the number of the
-    /// ClusterQueue's or Cohort's cells and of the cells in `extra`.
+    /// Share of a ClusterQueue (if `is_queue`) or Cohort, with its own usage increased by `extra`; `None` if there is no such object. Cost of `share`: the
+    /// number of the ClusterQueue's or Cohort's cells and of the cells in `extra`.
     #[must_use]
     pub fn share(&self, name: &str, is_queue: bool, extra: &BTreeMap<FlavorResource, Amount>) -> Option<ShareFigures> {
         let node = if is_queue {

@@ -16,7 +16,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shape of a pod set's pods. Cost: the number of the pod set's requests and of the entries of its node selector.
+    /// The shape of a pod set's pods. Cost of `Shape::of`: the number of the pod set's requests and of the entries of its node selector.
     #[must_use]
     pub fn of(pod_set: &PodSetSpec) -> Self {
         let requests = pod_set.requests.iter().map(|(resource, amount)| (resource.as_str(), *amount));

@@ -182,8 +182,8 @@ impl<'a> Sequence<'a> {
     }
 }
 
-/// All candidates of classical preemption. With `only_borrowing`, other queues count only if the preemptor's queue is closer to the quota. The cost is the
-/// number of queues that are above their quota.
+/// All candidates of classical preemption. With `only_borrowing`, other queues count only if the preemptor's queue is closer to the quota. The cost of
+/// `collect` is the number of queues that are above their quota.
 pub(crate) fn collect<'a>(filter: &Filter<'a>, tree: &Tree, only_borrowing: bool) -> Candidates<'a> {
     let ask = filter.ask;
     let mut found = Vec::new();

@@ -30,8 +30,8 @@ struct Check<'a> {
 }
 
 /// Checks victims a second time, in the state of quota on which their search was based. The parameter `taken` has all workloads that the search took, if some
-/// of them on the preemptor's side were put back: in this case shares are judged on `taken`. The cost is the number of victims and of the nodes above each of
-/// them.
+/// of them on the preemptor's side were put back: in this case shares are judged on `taken`. The cost of `check` is the number of victims and of the nodes
+/// above each of them.
 ///
 /// # Errors
 /// Returns a rule that the victims break, if they break one.

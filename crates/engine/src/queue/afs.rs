@@ -38,7 +38,7 @@ pub(crate) fn entry_rate(settings: &AdmissionFairSharing) -> f64 {
 
 /// Weighted usage of a LocalQueue: the sum of consumed and charged amounts times the resource weights, divided by the LocalQueue's weight. The amounts in
 /// `parts` are in milli units for cpu and in units for other resources, and may name a resource more than once. The weighted usage is infinite if the
-/// LocalQueue's weight is not positive. Cost: the number of `parts`.
+/// LocalQueue's weight is not positive. Cost of `weighted_usage`: the number of `parts`.
 #[must_use]
 pub fn weighted_usage<'a>(
     parts: impl Iterator<Item = (&'a str, f64)>,

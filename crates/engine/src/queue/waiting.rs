@@ -6,8 +6,8 @@ use crate::world::ids::{QueueId, WorkloadId};
 use crate::world::store::{LocalQueue, Phase, Place, Workload};
 
 impl World {
-    /// Whether a workload is pending in a ClusterQueue or in another ClusterQueue of its cohort tree. Cost: the number of all LocalQueues, and the depth of the
-    /// cohort tree for each LocalQueue with pending workloads.
+    /// Whether a workload is pending in a ClusterQueue or in another ClusterQueue of its cohort tree. Cost of `anyone_waits_beside`: the number of all
+    /// LocalQueues, and the depth of the cohort tree for each LocalQueue with pending workloads.
     #[must_use]
     pub fn anyone_waits_beside(&self, cluster_queue: &str) -> bool {
         let root = |queue: QueueId| self.tree.root(self.store.queues[queue].node);
@@ -16,14 +16,16 @@ impl World {
         self.store.local_queues.iter().any(|(_, local)| waits(local))
     }
 
-    /// Whether two ClusterQueues are in one cohort tree, or are the same ClusterQueue. Cost: the depth of the cohort trees of both ClusterQueues.
+    /// Whether two ClusterQueues are in one cohort tree, or are the same ClusterQueue. Cost of `are_in_one_tree`: the depth of the cohort trees of both
+    /// ClusterQueues.
     #[must_use]
     pub fn are_in_one_tree(&self, one: &str, other: &str) -> bool {
         let root = |name: &str| Some(self.tree.root(self.store.queues[*self.store.queue_ids.get(name)?].node));
         one == other || root(one).is_some_and(|found| root(other) == Some(found))
     }
 
-    /// Number of pending workloads of a queue, parked or not, that go before the workload `id`. The cost is the number of pending workloads of the queue.
+    /// Number of pending workloads of a queue, parked or not, that go before the workload `id`. The cost of `waiting_before` is the number of pending workloads
+    /// of the queue.
     pub(crate) fn waiting_before(&self, queue: QueueId, id: WorkloadId) -> usize {
         let Some(own) = self.store.workload(id).map(Workload::key) else { return 0 };
         let pending = &self.store.queues[queue].pending;
@@ -34,7 +36,7 @@ impl World {
     }
 
     /// Uids of the pending workloads of a ClusterQueue: the active workloads in order, and the workloads that are parked, blocked in their queue or in
-    /// back-off. Cost: the number of pending workloads of the ClusterQueue.
+    /// back-off. Cost of `pending`: the number of pending workloads of the ClusterQueue.
     #[must_use]
     pub fn pending(&self, cluster_queue: &str) -> (Vec<String>, Vec<String>) {
         let Some(queue) = self.store.queue_ids.get(cluster_queue).map(|id| &self.store.queues[*id]) else {

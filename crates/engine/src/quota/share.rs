@@ -84,8 +84,8 @@ pub(crate) fn lendable(store: &Store, tree: &Tree, cohort: NodeId) -> Vec<(Resou
     sums
 }
 
-/// Share of a queue or cohort with its usage increased by `extra`, and the resource that gave the share. A root has no share. The cost is the number of cells
-/// of the queue or cohort.
+/// Share of a queue or cohort with its usage increased by `extra`, and the resource that gave the share. A root has no share. The cost of `share_of` is the
+/// number of cells of the queue or cohort.
 pub(crate) fn share_of(
     store: &Store,
     tree: &Tree,

@@ -30,8 +30,8 @@ pub fn scan_is_outdated(last: ScanTime, now: ScanTime, preserves: bool) -> bool 
     progress.is_outdated(now.generation, now.cycle, preserves)
 }
 
-/// Whether a scan has flavors left to try; `tried` has the progress of the scan by pod set and resource. Cost: the number of pod sets times the number of
-/// resources.
+/// Whether a scan has flavors left to try; `tried` has the progress of the scan by pod set and resource. Cost of `scan_goes_on`: the number of pod sets times
+/// the number of resources.
 #[must_use]
 pub fn scan_goes_on(tried: &[BTreeMap<String, i32>]) -> bool {
     let any = ResourceId::at(0);
@@ -44,9 +44,9 @@ impl Steps<'_> {
         self.0.store.queue_ids.get(cluster_queue).copied()
     }
 
-    /// Takes the head out of a ClusterQueue, as a cycle does. The head stays out of its queue until it is put back or changes. Cost: the depth of the cohort
-    /// tree; under admission fair sharing, also the number of the ClusterQueue's LocalQueues; after a change in the cohort tree, also the number of the
-    /// ClusterQueue's classes of equals and of its workloads that are parked alone; and the number of workloads whose back-off is over.
+    /// Takes the head out of a ClusterQueue, as a cycle does. The head stays out of its queue until it is put back or changes. Cost of `pop_head`: the depth of
+    /// the cohort tree; under admission fair sharing, also the number of the ClusterQueue's LocalQueues; after a change in the cohort tree, also the number of
+    /// the ClusterQueue's classes of equals and of its workloads that are parked alone; and the number of workloads whose back-off is over.
     pub fn pop_head(&mut self, cluster_queue: &str, now: Millis) -> Option<String> {
         self.0.release_timers(now);
         let queue = self.queue_named(cluster_queue)?;
@@ -57,8 +57,8 @@ impl Steps<'_> {
         self.0.store.workload(id).map(|workload| workload.uid.to_string())
     }
 
-    /// Takes the heads of all active ClusterQueues; returns names of ClusterQueues and uids of heads, sorted by name. Cost: as for [`Steps::pop_head`], for
-    /// each active ClusterQueue.
+    /// Takes the heads of all active ClusterQueues; returns names of ClusterQueues and uids of heads, sorted by name. Cost of `pop_all_heads`: as for
+    /// [`Steps::pop_head`], for each active ClusterQueue.
     pub fn pop_all_heads(&mut self, now: Millis) -> Vec<(String, String)> {
         let active =
             self.0.store.queues.iter().filter(|(_, queue)| queue.active).map(|(_, queue)| queue.name.to_string());
@@ -68,8 +68,8 @@ impl Steps<'_> {
         heads.collect()
     }
 
-    /// Takes a given pending workload out of its place, as if it had been the head. Returns false if the workload is not pending in a queue. Cost: constant;
-    /// under admission fair sharing, the number of the ClusterQueue's LocalQueues.
+    /// Takes a given pending workload out of its place, as if it had been the head. Returns false if the workload is not pending in a queue. Cost of
+    /// `pop_workload`: constant; under admission fair sharing, the number of the ClusterQueue's LocalQueues.
     pub fn pop_workload(&mut self, uid: &str) -> bool {
         let Some((id, queue, place)) = self.place_of(uid) else { return false };
         match place {
@@ -95,14 +95,14 @@ impl Steps<'_> {
     }
 
     /// Puts a workload that was taken out of its queue back where a cycle with the outcome `outcome` would put it; `tried` is the progress of its scan over
-    /// flavors. Returns false if the workload was not taken out of its queue. Cost: as for [`Steps::put_back_for`].
+    /// flavors. Returns false if the workload was not taken out of its queue. Cost of `put_back_as`: as for [`Steps::put_back_for`].
     pub fn put_back_as(&mut self, uid: &str, outcome: Outcome, tried: &[BTreeMap<String, i32>]) -> bool {
         self.put_back_for(uid, outcome, outcome.reason(), tried)
     }
 
-    /// Puts a head that was taken out of its queue back, with the reason `reason`. Cost: the depth of the cohort tree, and the number of members of the
-    /// workload's class of equals if the class is parked for a new reason; after a change in the cohort tree, also the number of the ClusterQueue's classes of
-    /// equals and of its workloads that are parked alone.
+    /// Puts a head that was taken out of its queue back, with the reason `reason`. Cost of `put_back_for`: the depth of the cohort tree, and the number of
+    /// members of the workload's class of equals if the class is parked for a new reason; after a change in the cohort tree, also the number of the
+    /// ClusterQueue's classes of equals and of its workloads that are parked alone.
     pub fn put_back_for(
         &mut self,
         uid: &str,
@@ -143,9 +143,9 @@ impl Steps<'_> {
 
     /// Lets all parked workloads of a ClusterQueue's cohort tree be tried again, and workloads whose back-off is over. Returns the number of workloads that
     /// become active; 0 below a cycle of cohorts. The cohort tree is woken as by a delta, and its queues as at the start of a plan. In addition, unlike a delta
-    /// or a plan, `retry_parked` handles workloads that were taken out of their queue and workloads whose namespace did not match. Cost: the number of classes
-    /// of equals of the ClusterQueues of the cohort tree, of their workloads that are parked alone or whose namespace did not match, and of all workloads whose
-    /// back-off is over.
+    /// or a plan, `retry_parked` handles workloads that were taken out of their queue and workloads whose namespace did not match. Cost of `retry_parked`: the
+    /// number of classes of equals of the ClusterQueues of the cohort tree, of their workloads that are parked alone or whose namespace did not match, and of
+    /// all workloads whose back-off is over.
     pub fn retry_parked(&mut self, cluster_queue: &str, now: Millis) -> usize {
         let Some(queue) = self.queue_named(cluster_queue) else { return 0 };
         let node = self.0.store.queues[queue].node;

@@ -23,8 +23,8 @@ pub fn flavor_preferred(a: (Granular, u32), b: (Granular, u32), fungibility: &Fl
 }
 
 /// The largest counts of pods that fit; `pod_sets` gives the count and `minCount` of each pod set. The result is `None` if no count can be reduced or no
-/// reduced counts fit. The search assumes that smaller counts fit if larger counts fit. Cost: calls of `fits`, as many as the logarithm of the number of pods
-/// that may be left out.
+/// reduced counts fit. The search assumes that smaller counts fit if larger counts fit. Cost of `reduce_counts`: calls of `fits`, as many as the logarithm of
+/// the number of pods that may be left out.
 pub fn reduce_counts(pod_sets: &[(i64, Option<i64>)], mut fits: impl FnMut(&[i64]) -> bool) -> Option<Vec<i64>> {
     partial::search(pod_sets, |counts| fits(counts).then(|| counts.to_vec()))
 }
@@ -66,7 +66,8 @@ impl Steps<'_> {
     }
 
     /// The order in which workloads (by uid) are tried as victims for a ClusterQueue. The LocalQueue usage of the workloads in `without_usage` is taken as
-    /// unknown. Workloads without quota are left out of the order. Cost: a sort of the workloads in `uids`, each of which is looked for in `without_usage`.
+    /// unknown. Workloads without quota are left out of the order. Cost of `candidate_order`: a sort of the workloads in `uids`, each of which is looked for in
+    /// `without_usage`.
     #[must_use]
     pub fn candidate_order(&self, cluster_queue: &str, uids: &[&str], without_usage: &[&str]) -> Vec<String> {
         let Some(queue) = self.0.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
@@ -84,8 +85,8 @@ impl Steps<'_> {
     }
 
     /// The ClusterQueues from which fair sharing takes victims, one after the other, among workloads by uid. For each ClusterQueue in turn, a candidate is
-    /// taken (but keeps its quota), or the ClusterQueue is dropped if `drops` is true for this turn. Cost: for each turn the shares of the nodes of the cohort
-    /// tree, and a sort of the workloads in `uids`.
+    /// taken (but keeps its quota), or the ClusterQueue is dropped if `drops` is true for this turn. Cost of `target_order`: for each turn the shares of the
+    /// nodes of the cohort tree, and a sort of the workloads in `uids`.
     #[must_use]
     pub fn target_order(&self, cluster_queue: &str, uids: &[&str], drops: &[bool]) -> Vec<String> {
         let Some(queue) = self.0.store.queue_ids.get(cluster_queue).copied() else { return Vec::new() };
@@ -108,7 +109,7 @@ impl Steps<'_> {
     }
 
     /// Usage that a head keeps from later heads in its cycle: its full usage, or, in mode `Preempt` without victims, only the part within its queue's limits.
-    /// Cost: the number of cells in `usage`.
+    /// Cost of `kept_free`: the number of cells in `usage`.
     #[must_use]
     pub fn kept_free(
         &mut self,

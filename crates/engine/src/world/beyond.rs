@@ -15,8 +15,8 @@ use crate::world::ids::{QueueId, WorkloadId};
 use crate::world::store::{Store, Workload};
 
 impl World {
-    /// Replaces the usage beyond quota of one workload, or of one job without a workload (the field `carrier`). The cost is the number of cells of the old and
-    /// the new usage.
+    /// Replaces the usage beyond quota of one workload, or of one job without a workload (the field `carrier`). The cost of `set_beyond` is the number of cells
+    /// of the old and the new usage.
     pub(crate) fn set_beyond(&mut self, spec: &BeyondSpec) {
         let mut usage = Usage::new();
         for (cell, value) in &spec.usage {
@@ -55,7 +55,7 @@ impl World {
     }
 
     /// Lets a planned admission replace the charge for pods that run already, and lets the charge return when the plan is given up, so that running pods are
-    /// counted once. There is no cost if no usage is beyond quota.
+    /// counted once. There is no cost of `cover_charge` if no usage is beyond quota.
     pub(crate) fn cover_charge(&mut self, id: WorkloadId) {
         if self.store.beyond.is_empty() {
             return;
@@ -84,8 +84,8 @@ pub(crate) fn leave(store: &Store, trial: &mut Trial<'_>, workload: WorkloadId, 
 
 /// If the workload's pods already run without quota, removes from the trial the usage beyond quota of all workloads of its queue whose pods run without quota.
 /// Running pods without quota already occupy the places for which their workloads are tried, so a workload is admitted if its own pods fit in these places. For
-/// any other workload, the places of running pods without quota are taken. The cost is the number of workloads and jobs with usage beyond quota, which is
-/// nearly always 0.
+/// any other workload, the places of running pods without quota are taken. The cost of `set_trials_aside` is the number of workloads and jobs with usage beyond
+/// quota, which is nearly always 0.
 pub(crate) fn set_trials_aside(store: &Store, trial: &mut Trial<'_>, workload: WorkloadId, queue: QueueId) {
     let runs = |workload: &Workload| store.classes[workload.class].runs;
     if store.beyond.is_empty() || !store.workload(workload).is_some_and(runs) {

@@ -19,7 +19,7 @@ pub enum ChargedState {
 }
 
 impl World {
-    /// State of a workload in the accounting; `None` if the uid is not known. Cost: the number of cells whose quota the workload holds.
+    /// State of a workload in the accounting; `None` if the uid is not known. Cost of `charged_state`: the number of cells whose quota the workload holds.
     #[must_use]
     pub fn charged_state(&self, uid: &str) -> Option<ChargedState> {
         let workload = self.store.workload(self.store.by_uid.get(uid).copied()?)?;
@@ -33,7 +33,8 @@ impl World {
         Some(ChargedState::Holding { cluster_queue: self.store.queues[held.queue].name.to_string(), usage })
     }
 
-    /// UIDs of the workloads that wait in a LocalQueue, sorted; empty if the LocalQueue is unknown. Cost: the number of workloads that wait in the LocalQueue.
+    /// UIDs of the workloads that wait in a LocalQueue, sorted; empty if the LocalQueue is unknown. Cost of `waiting`: the number of workloads that wait in the
+    /// LocalQueue.
     #[must_use]
     pub fn waiting(&self, namespace: &str, local_queue: &str) -> Vec<&str> {
         let known = self.store.local_queue_names.get(&(namespace.to_owned(), local_queue.to_owned()));

@@ -5,8 +5,8 @@ use crate::world::World;
 use crate::world::ids::WorkloadId;
 
 impl World {
-    /// Orders workloads of equal priority and time by lots that are drawn with the salt `text`. The cost is the number of all workloads if the salt is another
-    /// one than before; otherwise there is no cost.
+    /// Orders workloads of equal priority and time by lots that are drawn with the salt `text`. The cost of `set_tie_salt` is the number of all workloads if
+    /// the salt is another one than before; otherwise there is no cost.
     pub(crate) fn set_tie_salt(&mut self, text: &str) {
         let ties = self.ties.salted(text);
         if ties == self.ties {

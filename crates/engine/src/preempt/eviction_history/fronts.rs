@@ -10,9 +10,9 @@ use crate::world::ids::{NodeId, QueueId, WorkloadId};
 
 impl World {
     /// Workloads that a workload must not preempt because of the eviction history of its cohort tree: workloads for which it was evicted or by which it is held
-    /// back, directly or through other workloads, and workloads that would return to a strict queue before one of these. The cost is the number of pairs of
-    /// victim and preemptor that lead to the workload, and with strict queues the number of all victims of the tree and of the holders of quota of strict
-    /// queues.
+    /// back, directly or through other workloads, and workloads that would return to a strict queue before one of these. The cost of `against` is the number of
+    /// pairs of victim and preemptor that lead to the workload, and with strict queues the number of all victims of the tree and of the holders of quota of
+    /// strict queues.
     pub(super) fn against(&self, root: NodeId, asking: WorkloadId) -> BTreeSet<WorkloadId> {
         let mut found = self.store.eviction_history.behind(root, asking, |one, evicted| {
             let Some((queue, lane, key)) = self.place_if_it_blocks(one) else { return Vec::new() };

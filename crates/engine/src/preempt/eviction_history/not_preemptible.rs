@@ -6,8 +6,8 @@ use crate::world::World;
 use crate::world::ids::{NodeId, WorkloadId};
 
 impl World {
-    /// Pairs of victim and preemptor since the last change from outside of the engine, by uid. Only tests read the pairs of victim and preemptor. Cost: the
-    /// number of these pairs.
+    /// Pairs of victim and preemptor since the last change from outside of the engine, by uid. Only tests read the pairs of victim and preemptor. Cost of
+    /// `evicted_for`: the number of pairs of victim and preemptor.
     #[doc(hidden)]
     #[must_use]
     pub fn evicted_for(&self) -> Vec<(String, String)> {

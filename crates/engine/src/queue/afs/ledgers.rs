@@ -71,8 +71,9 @@ impl World {
         settings.map_or(0.0, |settings| usage_of(&self.store, settings, local_queue))
     }
 
-    /// Weighted usage of a LocalQueue, by which workloads and victims are ordered; `None` if admission fair sharing is off or the LocalQueue is unknown. Cost:
-    /// the number of resources in the LocalQueue's ledger and in the penalties of its workloads that hold quota and are not admitted yet.
+    /// Weighted usage of a LocalQueue, by which workloads and victims are ordered; `None` if admission fair sharing is off or the LocalQueue is unknown. Cost
+    /// of `local_queue_usage`: the number of resources in the LocalQueue's ledger and in the penalties of its workloads that hold quota and are not admitted
+    /// yet.
     #[must_use]
     pub fn local_queue_usage(&self, namespace: &str, name: &str) -> Option<f64> {
         self.options.admission_fair_sharing.as_ref()?;
@@ -80,8 +81,8 @@ impl World {
         Some(self.weighted(&self.store.local_queues[id]))
     }
 
-    /// Recent usage of a LocalQueue, for its status; `None` if it was never computed and no delta set it. Cost: the number of resources in the LocalQueue's
-    /// ledger.
+    /// Recent usage of a LocalQueue, for its status; `None` if it was never computed and no delta set it. Cost of `ledger`: the number of resources in the
+    /// LocalQueue's ledger.
     #[must_use]
     pub fn ledger(&self, namespace: &str, name: &str) -> Option<LedgerFigures> {
         let id = self.store.local_queue_names.get(&(namespace.to_owned(), name.to_owned()))?;
@@ -154,9 +155,9 @@ impl World {
     }
 
     /// Updates ledgers to the time `now`: the ledgers of LocalQueues with an admission since the last update, and at the end of the sampling interval the
-    /// ledgers of all LocalQueues under admission fair sharing. A call of `plan` updates the ledgers, too, without a call of `settle`. Cost: constant if
-    /// admission fair sharing is off; otherwise the number of all ClusterQueues, and the number of LocalQueues and resources under admission fair sharing whose
-    /// ledgers are updated or whose ClusterQueue is strict.
+    /// ledgers of all LocalQueues under admission fair sharing. A call of `plan` updates the ledgers, too, without a call of `settle`. Cost of `settle`:
+    /// constant if admission fair sharing is off; otherwise the number of all ClusterQueues, and the number of LocalQueues and resources under admission fair
+    /// sharing whose ledgers are updated or whose ClusterQueue is strict.
     pub fn settle(&mut self, now: Millis) {
         let Some(settings) = self.options.admission_fair_sharing.clone() else { return };
         let ordered: Vec<QueueId> = self.store.queues.ids().filter(|queue| self.has_lanes(*queue)).collect();
