@@ -158,7 +158,7 @@ pub struct Limits {
     pub max_admissions: usize,
 }
 
-/// Usage of one quota cell of a queue.
+/// Usage of one flavor and resource (a quota cell) of a ClusterQueue or LocalQueue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellUsage {
     /// Flavor.
@@ -185,11 +185,11 @@ pub struct Readiness {
 /// Figures of one ClusterQueue or LocalQueue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueFigures {
-    /// Number of pending workloads that will be tried.
+    /// Number of pending workloads of the queue that will be tried.
     pub pending_active: u32,
     /// Number of pending workloads that are parked, or blocked in their queue.
     pub pending_inadmissible: u32,
-    /// Number of workloads that hold quota.
+    /// Number of workloads that hold quota of the queue.
     pub reserving: u32,
     /// Usage of each cell, in the queue's order of flavors, and by name of the resource.
     pub reservation: Vec<CellUsage>,

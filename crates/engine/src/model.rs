@@ -1,7 +1,7 @@
 //! Inputs of the engine (`*Spec`, [`Delta`]) and its answers ([`Plan`]).
 //!
-//! The types of the module `model` are plain data with owned strings, because callers of the engine use them. Inside the engine, names are interned (module
-//! `world`).
+//! The types of the module `model` are plain data with owned strings, because callers of the engine use them. Inside the engine, names of objects are interned
+//! (module `world`).
 
 mod cluster_queue;
 mod flavor;
@@ -77,6 +77,6 @@ pub enum Delta {
     StockOut(StockOut),
     /// A flavor is in stock again for pods of a shape.
     InStock(String, Shape),
-    /// The write of a planned admission failed: the workload with this UID is pending again.
+    /// The write of a planned admission or eviction failed: the engine cancels the plan about the workload with this UID.
     Forget(String),
 }

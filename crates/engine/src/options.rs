@@ -8,7 +8,7 @@ use crate::queue::afs::AdmissionFairSharing;
 /// Strategies of fair-sharing preemption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShareStrategy {
-    /// `LessThanOrEqualToFinalShare`.
+    /// Kueue's strategy `LessThanOrEqualToFinalShare`: after the preemption, the preemptor's side must not have a larger share than the victim's side.
     LessThanOrEqualToFinalShare,
     /// `LessThanInitialShare`.
     LessThanInitialShare,
@@ -69,11 +69,11 @@ pub struct Gates {
     /// `PrioritizePreemptorWorkloads`: heads that wait for their victims come first. Unlike in Kueue, the gate is on by default: with the gate off, other
     /// workloads may take the freed quota, be evicted for the same preemptor again, and so on for ever.
     pub prioritize_preemptors: bool,
-    /// `FairSharingPrioritizeNonBorrowing`.
+    /// Kueue's gate `FairSharingPrioritizeNonBorrowing`: heads that do not borrow go first in the tournament of fair sharing.
     pub fair_prefer_non_borrowing: bool,
-    /// `FairSharingPreemptWithinNominal`.
+    /// Kueue's gate `FairSharingPreemptWithinNominal`: a queue within its nominal quota may preempt whatever the shares are.
     pub fair_preempt_within_nominal: bool,
-    /// `RecomputeAssignmentUponPreemptionTargetsOverlap`.
+    /// Kueue's gate `RecomputeAssignmentUponPreemptionTargetsOverlap`: a head whose victims another head has taken searches other victims in the same cycle.
     pub recompute_overlap: bool,
     /// `SchedulingEquivalenceHashing`: if a workload has no room, the workloads that are equal to it are parked together with it.
     pub park_equals: bool,

@@ -41,7 +41,7 @@ impl World {
     }
 }
 
-/// Report about one flavor that was tried.
+/// Report about one flavor that an assignment tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptReport {
     /// Flavor.
@@ -50,7 +50,7 @@ pub struct AttemptReport {
     pub mode: Mode,
     /// Highest borrowing level.
     pub borrow: u32,
-    /// Result of the search for victims, if there was a search.
+    /// Result of the search for victims in the flavor, if there was a search.
     pub possibility: Option<PreemptionPossibility>,
     /// Reasons why the flavor is not a plain fit.
     pub reasons: Vec<String>,
@@ -111,13 +111,13 @@ pub type StandIn<'o> = &'o mut dyn FnMut(&str, &str) -> (PreemptionPossibility, 
 /// Inputs of an assignment, besides the world.
 #[derive(Default)]
 pub struct AssignInput<'o> {
-    /// Number of pods of each pod set, instead of all its pods.
+    /// Number of pods of each pod set for which flavors are assigned; `None` for all pods.
     pub counts: Option<Vec<i64>>,
     /// A function that replaces the search for victims.
     pub oracle: Option<StandIn<'o>>,
-    /// For each pod set and resource: the only flavor that may be given.
+    /// The only flavor that each pod set and resource may be given.
     pub pins: Option<Vec<BTreeMap<String, String>>>,
-    /// For each pod set and resource: index of the flavor that was tried last.
+    /// Index of the flavor that was tried last, for each pod set and resource.
     pub tried: Option<Vec<BTreeMap<String, i32>>>,
     /// Quota that was given to the old slice that the workload replaces, instead of the world's own record.
     pub replaced: Option<Vec<PodSetAssignment>>,
@@ -165,9 +165,9 @@ impl Steps<'_> {
     }
 
     /// Quota that an assignment of `counts` pods of each pod set requests, in the form for the search for victims. The parameter `totals` has the requests of
-    /// all pods; a pod set without a count has all its pods. With `replaced`, the amount that the old slice holds is subtracted, and `counts` is ignored. An
-    /// amount of zero gets no cell in the result. A cycle starts from the requests of one pod instead, and never divides total requests. Cost of `usage_asked`:
-    /// the number of pod sets times the number of resources.
+    /// all pods; a pod set without a count has all its pods. With `replaced`, the amount that the old slice holds is subtracted, and `counts` is ignored.
+    /// Requests with an amount of zero are left out of the result. A cycle starts from the requests of one pod instead, and never divides total requests. Cost
+    /// of `usage_asked`: the number of pod sets times the number of resources.
     pub fn usage_asked(
         &mut self,
         totals: &[PodSetAssignment],
@@ -220,8 +220,8 @@ impl Steps<'_> {
         workloads.filter(through).map(|workload| workload.uid.to_string()).collect()
     }
 
-    /// Victims (uid and reason) for a workload that would use `usage`, if the cells in `needs` lack quota. The world does not change. Cost of `victims`: a
-    /// search for victims.
+    /// Victims (uid and reason) for a workload that would use `usage`, if the cells in `needs` lack quota. The search for victims does not change the world.
+    /// Cost of `victims`: a search for victims.
     pub fn victims(
         &mut self,
         uid: &str,

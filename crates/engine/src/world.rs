@@ -28,7 +28,7 @@ pub struct Changed {
 #[derive(Debug)]
 pub struct World {
     pub(crate) options: Options,
-    /// How ties between equal workloads are broken.
+    /// The rule by which workloads of equal priority and time are ordered.
     pub(crate) ties: TieRule,
     pub(crate) store: Store,
     pub(crate) tree: Tree,
@@ -91,7 +91,7 @@ impl World {
     /// Takes in one change.
     ///
     /// A planned admission keeps its quota while deltas still show the workload as pending under the `revision` of the plan. A planned eviction is kept while
-    /// deltas still show the victim as not evicted. A delta `Forget` takes a planned admission or eviction back.
+    /// deltas still show the victim as not evicted. A delta `Delta::Forget` cancels a planned admission or eviction of the workload that it names.
     ///
     /// Cost of `apply`: for a workload, its pod sets and resources, the depth of its cohort tree and the number of replacement slices, and under admission fair
     /// sharing the number of LocalQueues of its ClusterQueue; for usage beyond quota, its cells and the depth of the cohort tree; for a LocalQueue, its pending

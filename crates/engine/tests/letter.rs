@@ -404,8 +404,8 @@ fn equal_workloads_of_two_namespaces_are_ordered_by_hash() {
     assert_eq!(firsts, (1..20).map(|second| first(second, true)).collect::<Vec<_>>(), "they may come in any order");
 }
 
-/// A salt orders equals alike whether it comes before the workloads or after them, in their queue and among the holders of quota. To the letter of
-/// Kueue no salt changes anything.
+/// A salt orders equals alike whether it comes before the workloads or after them, in their queue and among the holders of quota. With Kueue's decisions to the
+/// letter, no salt changes the order of equal workloads.
 #[test]
 fn tie_salt_orders_equal_workloads_whenever_it_comes() {
     #[derive(Clone, Copy, PartialEq)]

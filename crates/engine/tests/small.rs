@@ -50,13 +50,13 @@ const RULES: [[usize; 8]; 18] = [
     [1, 2, 2, 1, 0, 1, 2, 0],
 ];
 
-/// Weights of the queues in the rules in which weights differ. Queues that differ in weight alone have the same weight in all worlds.
+/// Weights of the queues of a small world, in the rules in which weights differ. Queues that differ in weight alone have the same weight in all worlds.
 const WEIGHTS: [i64; 3] = [0, 1_000_000_000, 2_000_000_000];
 
 /// Cohort of each queue, for each forest.
 const FORESTS: [[&str; 3]; 2] = [["x", "x", "x"], ["x", "y", "y"]];
 
-/// The number of the pair of quotas of a queue.
+/// The number that stands for a queue's pair of quotas, one quota for each flavor.
 fn pair(quotas: usize, queue: usize) -> usize {
     quotas / PAIRS.pow(u32::try_from(queue).unwrap()) % PAIRS
 }
@@ -231,7 +231,8 @@ fn agrees(objects: &Objects) -> Result<(), String> {
     if fast == slow { Ok(()) } else { Err(format!("engine {fast:?} oracle {slow:?}")) }
 }
 
-/// Law Q2: a node of the cohort tree that is over its quota gets no more usage. The law counts usage from the objects of the world.
+/// Law Q2: a node of the cohort tree that is over its quota gets no more usage. Law Q2 counts usage from the objects of the world, not from the engine's
+/// figures.
 fn feeds_nobody(objects: &Objects) -> Result<(), String> {
     let before = Ledger::of(objects).debts();
     let plan = objects.world().plan(NOW, ALL);

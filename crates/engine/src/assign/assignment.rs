@@ -43,7 +43,7 @@ pub(crate) type Given = (i64, Vec<(ResourceId, FlavorId, Units)>);
 /// Result for one pod set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodSetResult {
-    /// Index of the pod set in the request.
+    /// Index of the pod set in the workload's request for flavors.
     pub(crate) index: usize,
     pub(crate) count: i64,
     /// Requests of all pods of the pod set, sorted by resource name.
@@ -66,7 +66,7 @@ impl PodSetResult {
         self.requests.iter().all(|(_, value)| *value <= 0) && self.reasons.iter().all(Why::is_of_quota)
     }
 
-    /// Resource, flavor and amount of each choice.
+    /// Resource, flavor and amount of each flavor that was chosen for the pod set.
     pub(crate) fn given(&self) -> impl Iterator<Item = (ResourceId, FlavorId, Units)> {
         self.choices.iter().map(|choice| {
             let requested = self.requests.iter().find(|(resource, _)| *resource == choice.resource);
@@ -97,7 +97,7 @@ pub(crate) struct Assignment {
 }
 
 impl Assignment {
-    /// Adds the result for the pod set named `name`. Quota that the replaced slice already holds is not charged again.
+    /// Adds the result for the pod set named `name` to the assignment of its workload. Quota that the replaced slice already holds is not charged again.
     pub(crate) fn add(&mut self, store: &Store, result: PodSetResult, name: &str, replaced: Option<&Older>) {
         self.usage.reserve_exact(result.choices.len());
         for choice in &result.choices {
@@ -194,7 +194,7 @@ impl Assignment {
         }
     }
 
-    /// Takes the progress of the scan out of the assignment.
+    /// Takes the progress of the scan over flavors out of the assignment.
     pub(crate) fn take_progress(&mut self) -> Progress {
         let mut progress = std::mem::take(&mut self.progress);
         if progress.tried.is_empty() && !progress.waits {

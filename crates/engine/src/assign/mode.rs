@@ -31,9 +31,9 @@ impl Mode {
 pub enum PreemptionPossibility {
     /// No victims.
     NoCandidates,
-    /// There are victims, some of them in the workload's own queue.
+    /// The search found victims, and some of them are in the workload's own queue.
     Preempt,
-    /// There are victims, all of them in other queues.
+    /// The search found victims, all of them in other queues.
     Reclaim,
 }
 
@@ -54,7 +54,7 @@ impl PreemptionPossibility {
 pub enum Granular {
     /// No way.
     NoFit,
-    /// The flavor needs preemption, and there are no candidates.
+    /// The flavor fits only with preemption, and there are no candidates for preemption.
     NoCandidates,
     /// The workload preempts in its own queue.
     Preempt,

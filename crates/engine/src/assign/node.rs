@@ -22,7 +22,7 @@ const MOST: usize = 32;
 struct Step {
     /// Position of the resource group in the order in which the resource groups of a pod set are assigned.
     at: usize,
-    /// The flavor that was chosen.
+    /// The flavor that the scan chose for the resource group; `None` if no flavor fits.
     flavor: Option<FlavorId>,
     fitness: Fitness,
     is_narrowed: bool,
@@ -78,7 +78,7 @@ impl Tries {
         self.steps.iter().map(|step| step.fitness).min().unwrap_or(Fitness::Fitting)
     }
 
-    /// Goes on to the next combination of flavors. Returns true if there is a combination that may serve the pods better.
+    /// Goes on to the next combination of flavors for the resource groups of a pod set. Returns true if there is a combination that may serve the pods better.
     pub(super) fn advance(&mut self) -> bool {
         self.made = self.made.saturating_add(1);
         let steps = std::mem::take(&mut self.steps);

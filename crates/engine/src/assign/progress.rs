@@ -25,8 +25,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Whether the scan over flavors has to begin anew because the quota has changed since the last scan. With `preserves`, a change of quota is ignored for
-    /// one cycle.
+    /// Whether the scan over flavors has to begin anew because the quota has changed since the last scan. With the parameter `preserves`, the scan over flavors
+    /// goes on for one cycle although the quota has changed.
     pub(crate) const fn is_outdated(&self, generation: u64, cycle: u64, preserves: bool) -> bool {
         !(preserves && cycle.saturating_sub(self.cycle) <= 1) && generation > self.generation
     }

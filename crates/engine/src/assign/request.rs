@@ -19,7 +19,7 @@ pub(crate) type Oracle<'o> = dyn FnMut(&Store, &mut Tree, CellId, Units) -> (Pre
 pub(crate) struct Request<'a> {
     pub(crate) queue: &'a Queue,
     pub(crate) pod_sets: &'a [PodSet],
-    /// Reduced counts of partial admission.
+    /// Number of pods of each pod set if partial admission reduces the workload; `None` for all pods.
     pub(crate) counts: Option<&'a [i64]>,
     pub(crate) progress: Option<&'a Progress>,
     pub(crate) pins: Option<&'a Pins>,

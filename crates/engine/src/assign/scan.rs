@@ -24,7 +24,7 @@ pub(super) struct Scan<'a> {
     pub(super) group: &'a Group,
     pub(super) resource: ResourceId,
     pub(super) start: usize,
-    /// Usage that earlier pod sets of the workload are given.
+    /// Usage of the flavors that earlier pod sets of the workload are given.
     pub(super) assumed: &'a [(CellId, Units)],
     /// Flavors that the pods are given for resources of other groups.
     pub(super) beside: &'a [Choice],

@@ -30,8 +30,8 @@ impl Aside {
 
 impl World {
     /// Lets the workloads behind heads that are held up be tried, in a cohort tree in which nothing changes any more. A whole class of equals is passed over,
-    /// because equal workloads lose alike. Returns true if a class of equals is passed over from now on. The cost of `send_aside` is the number of heads of the
-    /// cohort tree.
+    /// because equal workloads lose alike. Returns true if a class of equals is passed over from now on, so that the workloads behind it are tried. The cost of
+    /// `send_aside` is the number of heads of the cohort tree.
     pub(crate) fn send_aside(&mut self, root: NodeId, report: &Report, aside: &mut Aside) -> bool {
         if !self.options.profile.has(Departure::LosersStandAside) {
             return false;

@@ -209,10 +209,10 @@ impl World {
         found
     }
 
-    /// Whether a class of equals can come to fit because other workloads were admitted. Classes of two kinds can come to fit in this way. In classes of the
-    /// first kind, the pod sets of a workload compete for flavors: if the first flavor is full, one pod set takes the next flavor and leaves the first flavor
-    /// to another pod set. In classes of the second kind, the scan of a workload goes past a flavor that fits by borrowing to a flavor that needs preemption,
-    /// until the latter flavor is too full even for preemption.
+    /// Whether a class of equals can come to fit because other workloads were admitted. Parked classes of equals of two kinds can come to fit because other
+    /// workloads were admitted. In classes of the first kind, the pod sets of a workload compete for flavors: if the first flavor is full, one pod set takes
+    /// the next flavor and leaves the first flavor to another pod set. In classes of the second kind, the scan of a workload goes past a flavor that fits by
+    /// borrowing to a flavor that needs preemption, until the latter flavor is too full even for preemption.
     pub(crate) fn is_fickle(&self, queue: QueueId, class: ClassId) -> bool {
         let of_queue = &self.store.queues[queue];
         let scans_on = |spec: &ClusterQueueSpec| spec.fungibility.when_can_borrow == Fungibility::TryNextFlavor;

@@ -25,13 +25,13 @@ impl Store {
 }
 
 impl World {
-    /// The ids of a workload and of a ClusterQueue.
+    /// The ids of a workload and of a ClusterQueue that a query for victims names; `None` if one of them is unknown.
     pub(crate) fn asking(&self, uid: &str, cluster_queue: &str) -> Option<(WorkloadId, QueueId)> {
         Some((self.store.by_uid.get(uid).copied()?, self.store.queue_ids.get(cluster_queue).copied()?))
     }
 
-    /// Victims for a workload that would use `usage`, if the cells in `needs` lack quota, as evictions with the paths of both queues. The world does not
-    /// change. Cost of `evictions_for`: a search for victims.
+    /// Victims for a workload that would use `usage`, if the cells in `needs` lack quota, as evictions with the paths of both queues. The query for victims
+    /// does not change the world. Cost of `evictions_for`: a search for victims.
     pub fn evictions_for(
         &mut self,
         uid: &str,

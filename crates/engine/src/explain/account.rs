@@ -19,13 +19,13 @@ pub use rights::Right;
 pub struct Holding {
     /// Workload UID.
     pub uid: String,
-    /// ClusterQueue of the holder.
+    /// ClusterQueue of the workload that holds quota.
     pub cluster_queue: String,
     /// Amount that it holds.
     pub amount: Amount,
-    /// Effective priority of the holder.
+    /// Effective priority of the workload that holds quota.
     pub priority: i64,
-    /// Rule by which the holder may or may not be preempted.
+    /// Rule by which the workload that holds quota may or may not be preempted.
     pub right: Right,
 }
 
@@ -65,7 +65,7 @@ pub enum Unblock {
     LimitAllows,
 }
 
-/// The account of one flavor and resource for one pod set.
+/// The account of one flavor and resource for one pod set of a workload: why the pod set has no quota there, and what would help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellAccount {
     /// Pod set.
@@ -74,10 +74,10 @@ pub struct CellAccount {
     pub flavor: String,
     /// Resource.
     pub resource: String,
-    /// Number of pods that the account covers. The account of a workload with quota covers the pods that were given quota. The account of a pending workload
-    /// covers all its pods, or its smallest accepted counts if all pods together neither fit nor find victims.
+    /// Number of pods of the pod set for which the account explains the quota. The account of a workload with quota covers the pods that were given quota. The
+    /// account of a pending workload covers all its pods, or its smallest accepted counts if all pods together neither fit nor find victims.
     pub pods: i64,
-    /// Number of pods of the pod set.
+    /// Number of all pods of the pod set.
     pub all_pods: i64,
     /// Request of the pods that the account covers; for a pending replacement slice, the part that its old slice does not hold yet.
     pub asked: Amount,
@@ -101,7 +101,7 @@ pub struct CellAccount {
     pub unblock: Unblock,
 }
 
-/// The account of a workload.
+/// The account of a workload: why it waits for quota, who holds the quota, and what would help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// UID.
@@ -127,9 +127,9 @@ pub struct Account {
 }
 
 impl World {
-    /// The account of a workload; `None` if the workload is unknown. Cost of `account`: a scan over the flavors, the number of pending workloads of the
-    /// ClusterQueue, and for each pod set, flavor and resource a pass over the workloads that hold quota in the cohort tree, with a search for victims if a
-    /// ClusterQueue has bounds of preemption.
+    /// The account of a workload, which explains why it waits; `None` if the workload is unknown. Cost of `account`: a scan over the flavors, the number of
+    /// pending workloads of the ClusterQueue, and for each pod set, flavor and resource a pass over the workloads that hold quota in the cohort tree, with a
+    /// search for victims if a ClusterQueue has bounds of preemption.
     pub fn account(&mut self, uid: &str, now: Millis) -> Option<Account> {
         let id = self.store.by_uid.get(uid).copied()?;
         let workload = self.store.workload(id)?;

@@ -108,20 +108,20 @@ impl Why {
         matches!(self, Self::Exceeds(..) | Self::Lacks(..) | Self::OutOfStock(..) | Self::TierShare(..))
     }
 
-    /// The fault in the pods' scheduling fields, if it is the reason.
+    /// The fault in the pods' scheduling fields, if this fault is the reason why the flavor does not fit.
     pub(crate) fn fault(&self) -> Option<&str> {
         if let Self::Illegal(fault) = self { Some(fault) } else { None }
     }
 }
 
-/// Texts of the reasons in alphabetical order.
+/// Texts of the reasons against flavors in alphabetical order.
 pub(crate) fn texts(store: &Store, reasons: &[Why]) -> Vec<String> {
     let mut texts: Vec<String> = reasons.iter().map(|why| why.text(store)).collect();
     texts.sort_unstable();
     texts
 }
 
-/// Texts of the reasons in alphabetical order, each text once.
+/// Texts of the reasons against flavors in alphabetical order, each text once.
 pub(crate) fn distinct_texts(store: &Store, reasons: &[Why]) -> Vec<String> {
     let mut texts = texts(store, reasons);
     texts.dedup();

@@ -125,7 +125,7 @@ impl Default for ClusterQueueSpec {
 /// Limit of the number of workloads that hold quota of a queue at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobLimit {
-    /// Largest number of workloads.
+    /// Largest number of workloads that hold quota of the queue at the same time.
     pub most: u32,
     /// Name of the setting that contains the limit, for messages to pending workloads.
     pub source: String,

@@ -15,12 +15,12 @@ pub struct PodSetSpec {
     pub min_count: Option<i64>,
     /// Requests of one pod, in the engine's units.
     pub requests: BTreeMap<String, Amount>,
-    /// The template's nodeSelector.
+    /// Node selector of the pod template.
     pub node_selector: BTreeMap<String, String>,
     /// Required node affinity: the terms of the list are alternatives, and all requirements of a term must hold. An empty list means that there is no required
     /// node affinity.
     pub affinity: Vec<Vec<Requirement>>,
-    /// The template's tolerations.
+    /// Tolerations of the pod template.
     pub tolerations: Vec<Toleration>,
     /// Digest of further constraints on the pods' nodes; 0 if there are no further constraints. Only stock-outs depend on the field `constraints`.
     pub constraints: u64,

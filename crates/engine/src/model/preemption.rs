@@ -6,12 +6,12 @@ pub enum PreemptionPolicy {
     /// Never preempt.
     #[default]
     Never,
-    /// The empty policy, which the API's defaults rule out. The empty policy allows no victims. Under fair sharing, a queue that would have to borrow may
-    /// search victims if its `reclaimWithinCohort` is empty, and may not if it is `Never`.
+    /// The empty preemption policy, which the API's defaults rule out. The empty preemption policy allows no victims. Under fair sharing, a queue that would
+    /// have to borrow may search victims if its `reclaimWithinCohort` is empty, and may not if it is `Never`.
     Unset,
-    /// Only workloads of lower priority.
+    /// Preemption policy that only workloads of lower priority may be preempted.
     LowerPriority,
-    /// Workloads of lower priority, and newer workloads of equal priority.
+    /// Preemption policy that workloads of lower priority, and newer workloads of equal priority, may be preempted.
     LowerOrNewerEqualPriority,
     /// Any workload.
     Any,
@@ -96,7 +96,7 @@ pub struct PreemptionGuard {
     pub min_priority_difference: i32,
     /// Time in milliseconds after the reservation of quota during which workloads of the queue are not preempted.
     pub protected_ms: i64,
-    /// Most victims of one workload.
+    /// Largest number of workloads that one workload of the queue may preempt.
     pub max_victims: Option<u32>,
     /// Largest amount of a contested resource that the victims may hold, in per cent of the preemptor's request.
     pub max_evicted_percent: Option<u32>,

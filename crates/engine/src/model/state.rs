@@ -14,7 +14,7 @@ pub enum Blocked {
 /// Quota that a workload holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// ClusterQueue that gave the quota.
+    /// ClusterQueue whose quota the workload holds.
     pub cluster_queue: String,
     /// Assignment of each pod set. The usage of a reservation counts as its assignments say, because the caller of the engine has already subtracted
     /// reclaimable pods.
@@ -64,7 +64,7 @@ pub struct BeyondSpec {
     /// UID of the workload that is responsible for the usage, or of a job without a workload. A new `BeyondSpec` replaces the old one of the same UID. The
     /// usage beyond quota stays charged, whether the workload is known or not, until a `BeyondSpec` without usage replaces it.
     pub carrier: String,
-    /// The ClusterQueue that is charged.
+    /// The ClusterQueue to which the usage beyond quota is charged.
     pub cluster_queue: String,
     /// Amount by flavor and resource; empty when no usage beyond quota is left.
     pub usage: Vec<(FlavorResource, Amount)>,

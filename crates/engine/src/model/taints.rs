@@ -45,7 +45,7 @@ pub struct Toleration {
     pub key: String,
     /// Operator.
     pub op: TolerationOp,
-    /// Value with which the operator compares the taint's value.
+    /// Value of the toleration, which the operator compares with the taint's value.
     pub value: String,
     /// Effect; `None` matches every effect.
     pub effect: Option<TaintEffect>,

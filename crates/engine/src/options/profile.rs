@@ -7,7 +7,7 @@ pub enum Profile {
     /// Berth's decisions: all departures are in force.
     #[default]
     Berth,
-    /// Kueue's decisions to the letter: no departure is in force. For comparisons with Kueue.
+    /// Kueue's decisions to the letter: no departure is in force. This profile is for comparisons with Kueue.
     KueueLetter,
     /// Berth's decisions without one departure: for tests that need to know how one part decides without it.
     BerthWithout(Departure),

@@ -27,17 +27,17 @@ pub(crate) struct Ask<'a> {
     pub(crate) queue: QueueId,
     pub(crate) priority: i64,
     pub(crate) queued_at: Millis,
-    /// Cells that lack quota, sorted.
+    /// Flavors and resources (cells) of which the preemptor lacks quota, sorted.
     pub(crate) needs: &'a [CellId],
-    /// All usage that the workload would have.
+    /// Full usage that the preemptor would have if it were admitted.
     pub(crate) usage: &'a [(CellId, Units)],
-    /// Workloads that are not to be preempted.
+    /// Workloads that are not candidates for this preemptor, whatever the policies say.
     pub(crate) gone: &'a BTreeSet<WorkloadId>,
     /// Set if the usage of LocalQueues orders candidates (admission fair sharing).
     pub(crate) afs: Option<&'a AdmissionFairSharing>,
     /// Preemption scope of the workload, applied after the queue's policy.
     pub(crate) preempts: Preempts,
-    /// The preemptor; set only if a policy bounds preemption.
+    /// The id of the preemptor; set only if a policy bounds preemption.
     pub(crate) asking: Option<WorkloadId>,
 }
 

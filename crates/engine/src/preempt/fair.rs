@@ -24,7 +24,7 @@ pub(crate) const FAIR: &str = "InCohortFairSharing";
 pub(crate) struct Turns<'a> {
     asking: QueueId,
     own: NodeId,
-    /// The ancestors of the preemptor's queue.
+    /// The cohorts above the preemptor's queue.
     path: BTreeSet<NodeId>,
     lines: BTreeMap<NodeId, Line<'a>>,
     pruned: BTreeSet<NodeId>,
@@ -128,8 +128,8 @@ pub(crate) fn is_entitled(tree: &Tree, own: NodeId, gates: &Gates, ask: &Ask<'_>
     gates.fair_preempt_within_nominal && tree.within_quota(own, ask.needs)
 }
 
-/// Whether shares allow a victim. The parameter `new` is the share of the preemptor's side with the preemptor admitted, `old` is the share of the victim's
-/// side, and `after` returns the share of the victim's side without the victim.
+/// Whether a strategy of fair sharing allows the preemption of a victim. The parameter `new` is the share of the preemptor's side with the preemptor admitted,
+/// `old` is the share of the victim's side, and `after` returns the share of the victim's side without the victim.
 pub(crate) fn lets(strategy: ShareStrategy, new: &Share, old: &Share, after: impl FnOnce() -> Share) -> bool {
     let hopeless = new.value().is_infinite() && old.value().is_finite();
     !hopeless

@@ -54,7 +54,7 @@ impl<'a> Line<'a> {
         Some(Self { head, scope, rest: Rest::Listed(rest) })
     }
 
-    /// Goes on to the next candidate; `false` if there is none.
+    /// Goes on to the next candidate of the queue; returns `false` if there is none.
     pub(crate) fn advance(&mut self, filter: &Filter<'a>) -> bool {
         let next = self.rest.next(filter, &self.scope);
         next.is_some_and(|next| {
@@ -92,7 +92,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// The lists of candidates in the order in which they are tried.
+/// The kinds of lists of candidates, in the order in which the lists are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum List {
     Hierarchical,

@@ -32,13 +32,13 @@ pub(crate) fn targets(store: &Store, tree: &mut Tree, options: &Options, ask: &A
     recheck::check(store, tree, options, ask, &targets, taken.as_deref()).map(|()| targets)
 }
 
-/// The victims within the bounds of the queue's policy, before the second check.
+/// The victims of a preemptor within the bounds of its queue's policy, before the rules are checked a second time.
 fn search(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Victims {
     let (targets, taken) = unbounded(store, tree, options, ask);
     (guard::bounded(store, ask, targets), taken)
 }
 
-/// The victims, whatever bounds the queue's policy sets.
+/// The victims of a preemptor, whatever bounds the policy of its queue sets.
 pub(crate) fn unbounded(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Victims {
     match &options.fair_sharing {
         None => (classical::targets(store, tree, ask), None),

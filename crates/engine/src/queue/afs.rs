@@ -83,7 +83,7 @@ impl Ledger {
         self.at = Some(now);
     }
 
-    /// Counts the penalty of an admitted workload as usage.
+    /// Counts the penalty of an admitted workload as usage of its LocalQueue.
     fn confirm(&mut self, workload: WorkloadId) {
         for (resource, amount) in self.penalties.remove(&workload).unwrap_or_default() {
             *self.consumed.entry(resource).or_default() += amount;

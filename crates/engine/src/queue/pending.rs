@@ -107,7 +107,7 @@ impl Heads {
         std::iter::once((0, &self.shared)).chain(self.others.iter().map(|(lane, heads)| (*lane, heads)))
     }
 
-    /// Makes a class active: its first members become heads. Returns true if the class was parked.
+    /// Makes a parked class of equals active: its first members become heads. Returns true if the class of equals was parked.
     fn wake(&mut self, class: ClassId, queue: &mut ClassQueue) -> bool {
         queue.why = None;
         let parked = queue.parked.take().is_some();
@@ -276,7 +276,7 @@ impl Pending {
         woken
     }
 
-    /// Makes the class active, if it is parked.
+    /// Makes a class of equals active, if it is parked.
     pub(crate) fn wake_class(&mut self, class: ClassId) {
         self.fickle.remove(&class);
         if let Some(queue) = self.classes.get_mut(&class) {

@@ -8,7 +8,7 @@ use std::option;
 /// A sorted set of items. The first item is stored outside of the tree of the other items, so that reading it needs no walk, and a single item needs no tree.
 #[derive(Debug)]
 pub(crate) struct Sorted<T> {
-    /// The first item; `None` if there are no items.
+    /// The first item of the sorted items; `None` if there are no items.
     first: Option<T>,
     others: BTreeSet<T>,
 }

@@ -4,7 +4,7 @@
 use crate::model::Amount;
 use crate::world::ids::CellId;
 
-/// Amounts inside the engine.
+/// The type of amounts of quota and usage inside the engine.
 pub(crate) type Units = i128;
 
 /// Unlimited.
@@ -58,7 +58,7 @@ pub(crate) fn in_usage(usage: &[(CellId, Units)], cell: CellId) -> Units {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) key: CellId,
-    /// The node's own nominal quota.
+    /// Own nominal quota of the queue or cohort.
     pub(crate) nominal: Units,
     /// [`INF`] when absent.
     pub(crate) borrowing_limit: Units,
@@ -68,10 +68,10 @@ pub(crate) struct Cell {
     pub(crate) subtree: Units,
     /// Usage of the cell: at a queue its own usage, at a cohort the usage that the children take from the cohort.
     pub(crate) usage: Units,
-    /// True if the node itself defines a quota, even a quota of zero.
+    /// True if the queue or cohort itself defines a quota of the cell, even a quota of zero.
     pub(crate) own: bool,
-    /// True if the node or a node below it defines a quota. If no quota is defined, usage of the cell is left over from an earlier quota and counts for no
-    /// share.
+    /// True if the queue or cohort, or one below it, defines a quota of the cell. If no quota is defined, usage of the cell is left over from an earlier quota
+    /// and counts for no share.
     pub(crate) has_quota: bool,
 }
 

@@ -18,7 +18,7 @@ const NANO: f64 = 1_000_000_000.0;
 pub struct Share {
     /// Largest borrowed part over all resources, in thousandths of the lendable quota, before it is divided by the weight.
     pub ratio: f64,
-    /// Fair weight; a negative weight counts as 0.
+    /// Weight of the queue or cohort in fair sharing; a negative weight counts as 0.
     pub weight: f64,
     /// True if the usage of some cell exceeds the quota of the subtree, even if no quota of its resource may be lent.
     pub borrowing: bool,

@@ -1,5 +1,5 @@
-//! The cohort forest: ClusterQueues are leaves, cohorts are inner nodes. When an object changes, the quotas of its cohort tree are rebuilt; a change of usage
-//! updates only the nodes from the queue to the root.
+//! The cohort forest: In the cohort tree, ClusterQueues are leaves and cohorts are inner nodes. When an object changes, the quotas of its cohort tree are
+//! rebuilt; a change of usage updates only the nodes from the queue to the root.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) struct Node {
     pub(crate) queues: Arc<[QueueId]>,
     /// Quota that may be lent below a cohort, by resource; `World::rebuild` updates it.
     pub(crate) lendable: Vec<(ResourceId, Units)>,
-    /// Fair weight in billionths.
+    /// Weight of the queue or cohort in fair sharing, in billionths.
     pub(crate) weight: i64,
     /// True for a cohort on a declared cycle of parents or below one: the cohort is kept without a parent, so that the forest itself never has cycles.
     pub(crate) cyclic: bool,
@@ -274,7 +274,7 @@ impl Tree {
         }
     }
 
-    /// Adds usage at a queue, and the part above the local quota at its cohorts. Negative usage is never added at cohorts.
+    /// Adds usage at a queue, and the part above the local quota at its cohorts. Negative usage of a queue is never added at its cohorts.
     pub(crate) fn add(&mut self, node: NodeId, usage: &[(CellId, Units)]) {
         for (key, value) in usage.iter().copied() {
             let (mut at, mut value) = (node, value);
@@ -349,9 +349,9 @@ impl Tree {
 enum Change {
     Added,
     Removed,
-    /// A charge for usage beyond quota was taken back.
+    /// The trial took back a charge for usage beyond quota.
     Lifted,
-    /// Usage beyond quota was charged.
+    /// The trial charged usage beyond quota.
     Charged,
 }
 

@@ -44,9 +44,9 @@ impl Steps<'_> {
         self.0.store.queue_ids.get(cluster_queue).copied()
     }
 
-    /// Takes the head out of a ClusterQueue, as a cycle does. The head stays out of its queue until it is put back or changes. Cost of `pop_head`: the depth of
-    /// the cohort tree; under admission fair sharing, also the number of the ClusterQueue's LocalQueues; after a change in the cohort tree, also the number of
-    /// the ClusterQueue's classes of equals and of its workloads that are parked alone; and the number of workloads whose back-off is over.
+    /// Takes the head out of the queue of a ClusterQueue, as a cycle does. The head stays out of its queue until it is put back or changes. Cost of `pop_head`:
+    /// the depth of the cohort tree; under admission fair sharing, also the number of the ClusterQueue's LocalQueues; after a change in the cohort tree, also
+    /// the number of the ClusterQueue's classes of equals and of its workloads that are parked alone; and the number of workloads whose back-off is over.
     pub fn pop_head(&mut self, cluster_queue: &str, now: Millis) -> Option<String> {
         self.0.release_timers(now);
         let queue = self.queue_named(cluster_queue)?;

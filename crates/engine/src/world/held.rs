@@ -15,7 +15,7 @@ use crate::world::spare::Spare;
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on one another")]
 pub(crate) struct Held {
     pub(crate) queue: QueueId,
-    /// Usage that is charged for the workload.
+    /// Usage that is charged to the queue for the workload.
     pub(crate) usage: Usage,
     /// Full usage of the workload, if it is more than the charge: the workload replaces a slice that holds quota, too.
     pub(crate) full_usage: Option<Box<Usage>>,
@@ -53,7 +53,7 @@ pub(crate) struct Totals {
     /// Number of the LocalQueue's workloads that hold quota of the ClusterQueue.
     pub(crate) reserving: u32,
     pub(crate) usage: Usage,
-    /// The part of the quota that admitted workloads hold.
+    /// The part of the LocalQueue's quota usage that admitted workloads hold.
     pub(crate) admitted: Usage,
 }
 

@@ -48,7 +48,7 @@ ids! {
     ClassId,
 }
 
-/// Number of items in each part of an arena. Parts of an arena are never moved, and only the last part has unused room.
+/// Number of items in each part of an arena, which stores items by id. Parts of an arena are never moved, and only the last part has unused room.
 const PART: usize = 256;
 
 /// Items by id.
@@ -117,7 +117,7 @@ impl<I: Id, T> IndexMut<I> for Arena<I, T> {
 pub(crate) struct Interner<I, K> {
     ids: FxHashMap<K, I>,
     keys: Arena<I, K>,
-    /// Ids without a key, which can be used again.
+    /// Released ids, which can be given to another key.
     free: Vec<I>,
 }
 
@@ -141,7 +141,7 @@ impl<I: Id, K: Clone + Eq + Hash> Interner<I, K> {
         id
     }
 
-    /// Releases an id, so that it may be given to another key.
+    /// Releases an id, so that the arena may give it to another key.
     pub(crate) fn release(&mut self, id: I) {
         if self.ids.remove(&self.keys[id]).is_some() {
             self.free.push(id);
@@ -157,7 +157,7 @@ impl<I: Id, K: Clone + Eq + Hash> Interner<I, K> {
     }
 }
 
-/// Ids that were marked; each id is in the list once.
+/// Ids that were marked, for example because their objects changed; each id is in the list once.
 #[derive(Debug)]
 pub(crate) struct Marks<I> {
     is_marked: Vec<bool>,
@@ -187,7 +187,7 @@ impl<I: Id + Ord> Marks<I> {
         }
     }
 
-    /// Removes all marks and returns the marked ids.
+    /// Removes the marks of all ids, and returns the ids that were marked.
     pub(crate) fn take(&mut self) -> Vec<I> {
         for id in &self.marked {
             if let Some(is_marked) = self.is_marked.get_mut(id.index()) {

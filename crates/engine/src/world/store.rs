@@ -45,7 +45,7 @@ pub(crate) struct Class {
     pub(crate) runs: bool,
     /// The old slice that the only member of the class replaces.
     pub(crate) replaces: Option<Box<Older>>,
-    /// Next class of equals with the same digest.
+    /// Next class of equals whose digest is equal to the digest of this class.
     next: Option<ClassId>,
 }
 
@@ -152,7 +152,7 @@ impl Queue {
         self.groups.iter().find(|group| group.covered.contains(&resource))
     }
 
-    /// The limit of admissions, if the queue has reached this limit.
+    /// The limit of the number of workloads with quota, if the queue has reached this limit.
     pub(crate) fn reached_limit(&self) -> Option<&JobLimit> {
         let limit = self.spec.as_ref()?.max_jobs.as_ref()?;
         (self.held.len() >= usize::try_from(limit.most).unwrap_or(usize::MAX)).then_some(limit)

@@ -36,7 +36,7 @@ impl Workload {
             && self.refused.as_deref() == spec.refused.as_deref()
     }
 
-    /// Takes over a spec, except its admission state.
+    /// Takes over a workload's spec from a delta, except the admission state.
     fn take_over(&mut self, local_queue: LocalQueueId, class: ClassId, spec: &mut WorkloadSpec, ties: TieRule) {
         if second(self.queued_at) != second(spec.queued_at) {
             self.tie = Tie::of(spec, &self.uid, ties);

@@ -77,8 +77,8 @@ fn policy(objects: &Objects, spec: &WorkloadSpec, is_own: bool) -> PreemptionPol
     }
 }
 
-/// Searches victims for every pending workload. The account must allow the preemption of each victim, and policies and quotas must protect no holder that the
-/// account allows to preempt. Returns the number of victims, and the number of holders that may not be preempted.
+/// Searches victims for every pending workload of a random world. The account must allow the preemption of each victim, and policies and quotas must protect no
+/// holder that the account allows to preempt. Returns the number of victims, and the number of holders that may not be preempted.
 fn searched(objects: &Objects, seen: &mut BTreeSet<Right>) -> Result<[usize; 2], String> {
     let mut counts = [0; 2];
     let mut world = at_first(objects);

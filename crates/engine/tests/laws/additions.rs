@@ -97,7 +97,7 @@ impl<'a> Life<'a> {
         rooms
     }
 
-    /// Runs cycles until no cycle admits or evicts. Admitted workloads hold their quota at once, and victims keep their quota for the time being.
+    /// Runs cycles of a world until no cycle admits or evicts. Admitted workloads hold their quota at once, and victims keep their quota for the time being.
     fn round(&mut self, bounds: Option<&mut Tally>) -> Result<Round, String> {
         let mut round = Round::default();
         let (mut quiet, mut bounds) = (0, bounds);
@@ -300,7 +300,8 @@ fn hold_on(make: fn(u64) -> Extras, with_bounds: bool) -> Tally {
     tally
 }
 
-/// Whether more than one in `many` cases was counted. The check of the number of counted cases always passes if there are fewer than 1000 cases.
+/// Whether a test counted more than one in `many` cases of what it is about. The check of the number of counted cases always passes if there are fewer than
+/// 1000 cases.
 fn is_one_in(many: u32, count: u32) -> bool {
     cases() < 1000 || count > cases() / many
 }
@@ -421,8 +422,8 @@ fn ordered_by_usage(seed: u64) -> Extras {
     extras
 }
 
-/// Makes a plan at once and cycle by cycle, and compares both. Counts plans of several steps, workloads that start with fewer pods than requested, replacement
-/// slices, and plans that would differ without any LocalQueue usage.
+/// Makes a plan in one call and once more cycle by cycle, and compares both results. Counts plans of several steps, workloads that start with fewer pods than
+/// requested, replacement slices, and plans that would differ without any LocalQueue usage.
 fn planned(extras: &Extras) -> Result<[u32; 4], String> {
     let plan = extras.world().plan(NOW, ALL);
     let (mut world, mut quiet) = (extras.world(), 0);

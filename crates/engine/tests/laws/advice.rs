@@ -56,7 +56,7 @@ fn room(objects: &Objects, queue: &str, cell: &CellAccount) -> i128 {
     Ledger::of(objects).queue(queue, &cell.flavor, &cell.resource).room
 }
 
-/// Amounts of a cell that a workload holds, one for each pod set.
+/// Amounts of a flavor and resource that a workload holds, one for each pod set.
 fn parts<'a>(spec: &'a mut WorkloadSpec, cell: &'a CellAccount) -> impl Iterator<Item = &'a mut Amount> {
     let sets = match &mut spec.state {
         WorkloadState::Reserved(held) => held.pod_sets.as_mut_slice(),
@@ -72,7 +72,7 @@ fn holds(spec: &mut WorkloadSpec, cell: &CellAccount) -> i128 {
     parts(spec, cell).map(|part| i128::from(part.get())).sum()
 }
 
-/// Reduces the amount of a cell that a workload holds.
+/// Reduces the amount of a flavor and resource that a workload holds.
 fn cut(spec: &mut WorkloadSpec, cell: &CellAccount, mut less: i128) {
     for part in parts(spec, cell) {
         let taken = less.min(i128::from(part.get()));
@@ -153,7 +153,7 @@ fn judge(objects: &Objects, ledger: &Ledger, queue: &str, cell: &CellAccount) ->
     }
 }
 
-/// Judges one account of a world, with all cells of the account.
+/// Judges the account of one workload of a world, for all its flavors and resources.
 fn helps(objects: &Objects, at: usize, followed: &mut Followed) -> Result<(), String> {
     let mut world = objects.world();
     let plan = world.plan_cycles(NOW, ALL, 0);
@@ -198,7 +198,7 @@ fn hindered(seed: u64) -> Option<(Extras, String)> {
     let uid = pending.get(dice.below(pending.len().max(1) as u64) as usize)?.clone();
     extras.objects.workloads.retain(|spec| spec.uid == uid || !is_pending(spec));
     let spec = extras.objects.workload(&uid);
-    // The workload must not get quota by preemption.
+    // The pending workload whose advice is followed must not get quota by preemption.
     spec.preempts = Preempts::Nobody;
     spec.checks_failed = dice.chance(12);
     spec.refused = dice.chance(12).then(|| "out of bounds".to_owned());
@@ -238,7 +238,7 @@ impl Advised {
         self.extras.objects.queues.iter_mut().find(|queue| queue.name == name).unwrap()
     }
 
-    /// Removes the obstacle that an account names.
+    /// Removes the obstacle to admission that the account of a workload names.
     fn clear(&mut self, obstacle: &Unblock) -> Result<(), String> {
         match obstacle {
             Unblock::QueueResumes => (self.owner().stop, self.owner().inactive) = (StopPolicy::None, None),
@@ -260,7 +260,7 @@ impl Advised {
         Ok(())
     }
 
-    /// Follows the advice of an account for one cell.
+    /// Changes the world as the account of a workload advises for one flavor and resource.
     fn follow(&mut self, cell: &CellAccount) -> Result<(), String> {
         let queue = self.spec().local_queue.clone();
         match &cell.unblock {
@@ -281,7 +281,7 @@ impl Advised {
     }
 }
 
-/// Follows the advice of accounts until the workload is admitted.
+/// Changes the world as the accounts of a workload advise until the workload is admitted.
 fn follow(extras: &Extras, uid: &str, followed: &mut Followed) -> Result<(), String> {
     let mut advised = Advised { extras: extras.clone(), uid: uid.to_owned(), now: NOW };
     let mut reported = Vec::new();

@@ -25,7 +25,7 @@ fn cells(queue: &ClusterQueueSpec) -> Vec<Fr> {
     cells
 }
 
-/// Amount that each queue may still use of each of its cells.
+/// Amount that each queue may still use of each flavor and resource of which it has quota.
 fn free(objects: &Objects, world: &World) -> BTreeMap<(String, Fr), i64> {
     let mut free = BTreeMap::new();
     for queue in &objects.queues {
@@ -152,8 +152,8 @@ fn usage_beyond_quota_leaves_nothing_behind() {
     }
 }
 
-/// A workload whose pods run already finds its own charge free. Workloads with running pods are given no more quota than their queues have, and no other
-/// workload is given the same quota.
+/// A workload whose pods run already finds the quota free that its own usage beyond quota is charged to. Workloads with running pods are given no more quota
+/// than their queues have, and no other workload is given the same quota.
 #[test]
 fn running_pods_get_no_more_quota_than_their_queue_has() {
     let mut given = 0;

@@ -47,7 +47,7 @@ fn start(environment: &[(&str, &str)]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// The digest that a process prints.
+/// The digest of plans that another process of the test prints.
 fn found_by(process: Child) -> String {
     let output = process.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

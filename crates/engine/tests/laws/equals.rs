@@ -104,12 +104,12 @@ fn crowded(objects: &Objects, copies: u32) -> World {
     objects.world()
 }
 
-/// The uid of the copy with the number `number`.
+/// The uid of the copy of a pending workload with the number `number`.
 fn copy_of_model(number: u32) -> String {
     format!("x{number:03}")
 }
 
-/// Number of copies that a plan admits.
+/// Number of copies of a pending workload that a plan admits.
 fn started(plan: &Plan) -> usize {
     plan.admissions.iter().filter(|admission| admission.uid.starts_with('x')).count()
 }
@@ -132,9 +132,9 @@ fn done(plan: &Plan) -> (&[Admission], &[Eviction], u64) {
 
 const COPIES: [u32; 3] = [1, 12, 24];
 
-/// Makes plans for one, twelve and twenty-four equal workloads; the number of equal workloads must make no difference. Until a holder ends, no head may be
-/// tried again. Returns the world with one copy before the end of the holder, and whether heads were tried after it. The result is `None` if the world with one
-/// copy admits it, or no workload is pending.
+/// Makes plans for one, twelve and twenty-four equal workloads; the number of equal workloads must make no difference. Until the end of a workload that holds
+/// quota, no head may be tried again. Returns the world with one copy before the end of the holder, and whether heads were tried after it. The result is `None`
+/// if the world with one copy admits it, or no workload is pending.
 fn judged(objects: &Objects, seed: u64) -> Option<(World, bool)> {
     if !objects.workloads.iter().any(is_pending) {
         return None;
@@ -152,11 +152,11 @@ fn judged(objects: &Objects, seed: u64) -> Option<(World, bool)> {
         let is_as_first = |copy| world.steps().parked_with_equals(&copy_of_model(copy)) == parked;
         assert!((0..copies).all(is_as_first), "{copies} equals are not parked together: {}", description());
     }
-    // The world did not change, so no head is tried.
+    // The world did not change since the last plan, so no head is tried.
     let looks = worlds.each_mut().map(|world| world.plan(NOW, ALL).heads);
     assert_eq!(looks, [0; 3], "{}", description());
-    // The end of a holder of quota wakes the class of equals. Some members of the class may start now; the other members are tried once, whatever their number
-    // is.
+    // The end of a workload that holds quota wakes the class of equals. Some members of the class may start now; the other members are tried once, whatever
+    // their number is.
     let [one, few, many] = worlds;
     let holds = |spec: &&WorkloadSpec| matches!(spec.state, WorkloadState::Reserved(_));
     let Some(holder) = objects.workloads.iter().find(holds) else { return Some((one, false)) };

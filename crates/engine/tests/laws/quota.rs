@@ -132,16 +132,16 @@ fn reduced_sets(objects: &Objects, plan: &Plan) -> Result<u64, String> {
     Ok(reduced)
 }
 
-/// Counts of a walk through plans and edits.
+/// Counts of events in a world that is planned and edited in turn.
 #[derive(Default)]
 struct Seen {
     admissions: u64,
     evictions: u64,
-    /// Number of nodes over their quota when a plan was made.
+    /// Number of queues and cohorts over their quota when a plan was made.
     debts: u64,
 }
 
-/// Makes two plans, each followed by its outcome and an edit.
+/// Makes two plans in a world, each followed by its outcome and by an edit of the world.
 fn walk(wide: &Wide, mut objects: Objects, seed: u64) -> Result<Seen, String> {
     let mut world = objects.world();
     let mut dice = Dice::new(seed ^ 0x3c6e_f372);
@@ -167,7 +167,7 @@ fn walk(wide: &Wide, mut objects: Objects, seed: u64) -> Result<Seen, String> {
     for spec in std::mem::take(&mut objects.workloads) {
         world.apply(Delta::RemoveWorkload(spec.uid)).unwrap();
     }
-    // Without workloads each figure is exactly zero.
+    // If no workload holds quota, each figure of usage is exactly zero.
     compared(&objects, &world)?;
     Ok(seen)
 }
@@ -327,7 +327,8 @@ fn ledger_with_limits_at_three_levels_matches_hand_computed_figures() {
     objects.workloads.push(spec);
     let ledger = Ledger::of(&objects);
     let a = ledger.queue("a", "f0", "cpu");
-    // Queue `a` uses its own 2 and 1 of the 4 of cohort `y`. Cohort `y` keeps 3 to itself, lends 1 and may borrow 3, so that queue `a` has 2 and 1 + 3 left.
+    // In the example worked out by hand, queue `a` uses its own 2 and 1 of the 4 of cohort `y`. Cohort `y` keeps 3 to itself, lends 1 and may borrow 3, so that
+    // queue `a` has 2 and 1 + 3 left.
     assert_eq!((a.usage, a.room, a.most), (3, 6, 9));
     assert_eq!(ledger.queue("b", "f0", "cpu").room, 6);
     assert_eq!(compared(&objects, &objects.world()).map(|ledger| ledger.debts()), Ok(BTreeMap::new()));

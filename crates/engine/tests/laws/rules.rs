@@ -31,8 +31,8 @@ fn root(objects: &Objects, queue: &str) -> String {
 /// Steps of a plan by cohort tree and kind.
 type Story = BTreeMap<(String, &'static str), Vec<String>>;
 
-/// Steps of a plan in each cohort tree, in their order: admissions, evictions, and reasons to wait, which have no order. The function `name` maps the names of
-/// objects.
+/// Steps of a plan in each cohort tree, in their order: admissions, evictions, and reasons to wait, which have no order. The parameter `name` is a function
+/// that maps the names of objects, so that plans of worlds with other names can be compared.
 fn story(objects: &Objects, plan: &Plan, name: impl Fn(&str) -> String) -> Story {
     let mut story = Story::new();
     let mut add = |uid: &str, what: &'static str, text: String| {
@@ -387,7 +387,7 @@ fn plan_is_unchanged_by_order_names_scale_and_unrelated_objects() {
     }
 }
 
-/// Cycles in one call and cycles one by one give the same plan. The file `oracle.rs` compares the cycles with Kueue's.
+/// A plan of several cycles in one call equals the plan of the same cycles made one by one. The file `oracle.rs` compares the cycles with Kueue's.
 #[test]
 fn plan_equals_its_cycles_made_one_by_one() {
     let mut long = 0;

@@ -22,10 +22,10 @@ enum Step {
         lend: Option<u8>,
         policy: u8,
         strict: bool,
-        /// True if memory has other flavors than cpu.
+        /// True if the resource `memory` has other flavors than `cpu` in the world.
         split: bool,
     },
-    /// A LocalQueue names another ClusterQueue from now on.
+    /// Step of a sequence: a LocalQueue names another ClusterQueue from now on.
     Lead {
         name: usize,
         queue: usize,
@@ -46,7 +46,7 @@ enum Step {
         /// True if the workload has a second pod set of one pod with the same request.
         second: bool,
     },
-    /// A change of a workload's priority.
+    /// Step of a sequence: a workload's priority changes.
     Rank {
         id: u8,
         priority: u8,
@@ -58,7 +58,7 @@ enum Step {
         name: usize,
         present: bool,
     },
-    /// A larger slice replaces a workload.
+    /// Step of a sequence: a larger workload slice replaces a workload.
     Slice {
         id: u8,
         of: u8,

@@ -310,7 +310,7 @@ fn given_back(spec: &WorkloadSpec, pods: Option<i64>) -> Amounts {
 /// A victim, and the number of pods that it gives up instead of being evicted.
 type Leaving<'a> = (&'a WorkloadSpec, Option<i64>);
 
-/// The accounting after the victims have given back their part.
+/// The accounting of a world after the victims have given their quota back.
 fn when_gone(accounting: &Accounting, leaving: &[Leaving<'_>]) -> Accounting {
     let uids: Vec<String> = leaving.iter().map(|(spec, _)| spec.uid.clone()).collect();
     let mut after = accounting.without(&uids);

@@ -50,7 +50,7 @@ fn minus(a: i128, b: i128) -> i128 {
     if b >= BOUNDLESS { if a >= BOUNDLESS { 0 } else { -BOUNDLESS } } else { left(a, b) }
 }
 
-/// The part of a quota that is left beside usage.
+/// The part of a quota that is left after usage.
 fn left(quota: i128, used: i128) -> i128 {
     if quota >= BOUNDLESS { BOUNDLESS } else { quota - used }
 }
@@ -183,7 +183,7 @@ pub(crate) struct Accounting {
     pub(crate) cohorts: Rc<BTreeMap<String, CohortSpec>>,
     forest: Rc<Forest>,
     pub(crate) holders: Vec<Holder>,
-    /// Usage that is kept for earlier heads of the cycle: queue and amounts.
+    /// Quota that is kept for earlier heads of the cycle: queue and amounts.
     charged: Vec<(String, Amounts)>,
     /// Usage by node, and by flavor and resource: the full usage, and the part that the parent sees. The table of usage is computed on first use.
     used: OnceCell<Vec<Vec<(i128, i128)>>>,
@@ -289,7 +289,7 @@ impl Accounting {
                 let node = forest.places[&Node::Queue(queue.clone())];
                 for (fr, amount) in usage {
                     let of = &mut used[node][forest.frs[fr]];
-                    // Negative usage is counted at its queue alone.
+                    // Negative usage of a queue is counted at this queue alone, not at its cohorts.
                     *of = (of.0 + amount, of.1 + amount.max(&0));
                 }
             }

@@ -23,7 +23,7 @@ pub(crate) type Start = Vec<(i64, BTreeMap<String, String>)>;
 pub(crate) struct Given {
     pub(crate) count: i64,
     pub(crate) flavors: BTreeMap<String, (String, Mode)>,
-    /// True if one of the pod set's resource groups is no plain fit.
+    /// True if one of the pod set's resource groups fits only with preemption or not at all.
     lacks: bool,
 }
 
@@ -61,7 +61,7 @@ impl Found {
         self.mode == Mode::Fit || !self.victims.is_empty()
     }
 
-    /// The cells that lack quota.
+    /// The flavors and resources of which the assignment lacks quota.
     fn needs(&self) -> Vec<Fr> {
         let all = self.sets.iter().flat_map(|given| &given.flavors);
         let mut needs: Vec<Fr> = all
@@ -78,14 +78,14 @@ impl Found {
     }
 }
 
-/// Restrictions of an assignment.
+/// Restrictions of an assignment: the only size that it may have, the flavors, and whether it may preempt.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct How<'a> {
     pub(crate) pins: Option<&'a Pins>,
     pub(crate) tried: Option<&'a Tried>,
     /// The only size that the assignment may have: the number of pods of each pod set.
     pub(crate) counts: Option<&'a [i64]>,
-    /// True if the assignment must not preempt.
+    /// True if the assignment must not need preemption.
     pub(crate) free_only: bool,
 }
 

@@ -46,7 +46,7 @@ struct Scan {
     scans: usize,
 }
 
-/// The place of a head after its cycle.
+/// The place where a head waits after its cycle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum After {
     NoRoom,
@@ -66,7 +66,7 @@ struct Cycle {
     losers: BTreeMap<Node, Vec<String>>,
 }
 
-/// The way in which a head that was put back goes on.
+/// The way in which a head that was not admitted is tried again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stays {
     /// The head was parked.
@@ -83,7 +83,7 @@ struct Ended<'a> {
     claim: Option<Claim>,
 }
 
-/// A world as cycles have left it.
+/// A world in the state in which the cycles of the oracle have left it.
 pub(crate) struct History<'a> {
     pub(super) options: &'a Options,
     pub(super) local_queues: LocalQueues,
@@ -103,7 +103,7 @@ pub(crate) struct History<'a> {
     cycle: u64,
     /// Workloads that were admitted in this cycle: none of them is a victim before the next cycle.
     pub(super) fresh: BTreeSet<String>,
-    /// Number of departures from each queue.
+    /// Number of workloads with quota that have left each queue.
     generations: BTreeMap<String, u64>,
     /// Pairs of preemptor and victim by cohort tree (`0005-no-eviction-loops.md`, rule 1).
     pub(super) eviction_history: BTreeMap<Node, BTreeSet<(String, String)>>,
@@ -154,7 +154,7 @@ impl<'a> History<'a> {
         self.accounting.line(&Node::Queue(queue.to_owned())).pop().unwrap()
     }
 
-    /// Number of departures from the cohort tree of a queue.
+    /// Number of workloads with quota that have left the cohort tree of a queue.
     fn left(&self, queue: &str) -> u64 {
         let root = self.root(queue);
         let near = self.accounting.queues.keys().filter(|other| self.root(other) == root);
@@ -253,7 +253,7 @@ impl<'a> History<'a> {
         held.fits(&head.queue, &head.found.usage)
     }
 
-    /// Checks a head again when its turn in the cycle comes. Returns whether the head fits.
+    /// Checks a head again when its turn in the cycle comes. Returns whether the checked head fits.
     fn refresh(&self, head: &mut Head<'a>, gone: &[String]) -> bool {
         let is_gone = |uid: &String| gone.contains(uid);
         if !head.found.uids().iter().any(is_gone) {
@@ -381,7 +381,7 @@ impl<'a> History<'a> {
         Step::Admit(uid, head.found.start())
     }
 
-    /// Puts a head back that was not admitted.
+    /// Returns a head that was not admitted to its place of waiting.
     fn put_back(&mut self, ended: Ended<'a>) -> Stays {
         let Ended { head, after, claim } = ended;
         let left = self.left(&head.queue);

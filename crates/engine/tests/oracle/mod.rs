@@ -35,7 +35,7 @@ pub(crate) struct Decided {
 }
 
 impl Decided {
-    /// The workloads that the oracle tried.
+    /// The workloads that the oracle tried in the cycle.
     pub(crate) fn heads(&self) -> BTreeSet<&String> {
         self.admitted.keys().chain(self.waiting.keys()).collect()
     }
@@ -101,7 +101,7 @@ pub(crate) fn cycle(options: &Options, accounting: Accounting, workloads: &[Work
     first_cycle(History::new(options, LocalQueues::default(), accounting, workloads, now))
 }
 
-/// The decisions of the first cycle of a history.
+/// The decisions of the oracle in the first cycle of a world.
 pub(crate) fn first_cycle(mut history: History<'_>) -> Decided {
     let mut decided = Decided::default();
     for step in history.one_cycle() {

@@ -46,7 +46,7 @@ impl Part {
         self
     }
 
-    /// Whether the share is infinite: the node borrows and has no weight.
+    /// Whether the share is infinite: the queue or cohort borrows and has the weight 0.
     pub(crate) const fn is_boundless(&self) -> bool {
         self.weight <= 0 && self.borrowed > 0
     }

@@ -20,7 +20,7 @@ struct Lane {
     consumed: Amounts,
     /// Time for which the consumed amounts are valid; `None` if there are no amounts yet.
     at: Option<Millis>,
-    /// Amounts that are charged in advance, by workload.
+    /// Amounts of usage that are charged in advance, by workload.
     penalties: BTreeMap<String, Amounts>,
 }
 
@@ -132,7 +132,7 @@ impl LocalQueues {
         }
         let mut sum = 0.0;
         for (resource, amount) in lane.penalties.values().chain([&lane.consumed]).flatten() {
-            // Amounts of cpu are thousandths.
+            // In weighted usage, amounts of cpu are thousandths of a core.
             let units = if resource == "cpu" { amount / 1000.0 } else { *amount };
             sum += units * self.settings.weights.get(resource).copied().unwrap_or(1.0);
         }

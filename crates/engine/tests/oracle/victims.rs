@@ -41,8 +41,8 @@ fn uses(holder: &Holder, needs: &[Fr]) -> bool {
     needs.iter().any(|fr| holder.usage.contains_key(fr))
 }
 
-/// Sorts candidates in the order in which they are tried. LocalQueue usage comes before priority, but only between candidates of one queue: the candidates of
-/// each queue are sorted first, and then the best of the first candidates of all queues is taken each time (`0006-order-of-victims-by-usage.md`).
+/// Sorts candidates for preemption in the order in which they are tried. LocalQueue usage comes before priority, but only between candidates of one queue: the
+/// candidates of each queue are sorted first, and then the best of the first candidates of all queues is taken each time (`0006-order-of-victims-by-usage.md`).
 fn in_order(plea: &Plea<'_>, list: &mut [Holder]) {
     let last_word = |h: &Holder| match plea.equals_by_lot {
         true => Ok(Reverse(h.uid.clone())),
@@ -58,7 +58,7 @@ fn in_order(plea: &Plea<'_>, list: &mut [Holder]) {
         lines.entry(holder.queue.clone()).or_default().push(holder.clone());
     }
     for line in lines.values_mut() {
-        // Candidates with equal usage keep their order.
+        // Candidates for preemption with equal LocalQueue usage keep their order.
         let used = |h: &Holder| h.used.unwrap_or(0.0);
         line.sort_by(|a, b| b.evicted.cmp(&a.evicted).then(used(b).total_cmp(&used(a))));
     }

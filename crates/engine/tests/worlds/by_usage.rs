@@ -7,7 +7,7 @@ use berth_quantity::to_nano;
 
 use super::{Dice, Objects, amount, local_queue};
 
-/// Number of thousandths in one cpu.
+/// Number of thousandths of a core in one cpu.
 const UNIT: i64 = 1000;
 const RESOURCE_WEIGHTS: [&[(&str, f64)]; 4] =
     [&[], &[("memory", 0.5)], &[("cpu", 2.0), ("memory", 0.25)], &[("cpu", 0.0)]];

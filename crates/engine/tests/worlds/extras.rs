@@ -59,7 +59,7 @@ fn random_tiers(dice: &mut Dice) -> Vec<Tier> {
     tiers
 }
 
-/// Puts Berth's additions on a world.
+/// Adds Berth's additions (tiers, stock-outs, bounds and limits) to a generated world.
 pub(crate) fn with_extras(objects: Objects, seed: u64) -> Extras {
     let mut extras = Extras { objects, flavors: Vec::new(), stock_outs: Vec::new() };
     let mut dice = Dice::new(seed ^ 0x6a09_e667);
@@ -141,7 +141,7 @@ impl Extras {
         }
     }
 
-    /// The world of the objects and all additions.
+    /// The engine's world with the objects and all additions.
     pub(crate) fn world(&self) -> World {
         let mut world = Objects { workloads: Vec::new(), ..self.objects.clone() }.world();
         for flavor in &self.flavors {

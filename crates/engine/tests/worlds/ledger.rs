@@ -48,7 +48,7 @@ pub(crate) struct Level {
     local: i128,
     /// Amount that may still be used; negative if the node is in debt.
     pub(crate) room: i128,
-    /// Amount that could be used if no quota were in use.
+    /// Amount that the queue or cohort could use if no quota were in use.
     pub(crate) most: i128,
 }
 
@@ -61,7 +61,7 @@ impl Level {
         if self.local >= UNLIMITED { 0 } else { (self.usage - self.local).max(0) }
     }
 
-    /// Usage of the node above its own quota and limits.
+    /// Usage of the queue or cohort above its own quota and limits.
     fn debt(&self) -> i128 {
         let (used, bound) = match (self.has_parent, self.borrowing) {
             (false, _) => (self.usage, self.subtree),

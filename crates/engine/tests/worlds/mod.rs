@@ -358,7 +358,7 @@ impl Objects {
         }
     }
 
-    /// Removes holders for which the quota has no room.
+    /// Removes workloads that hold quota for which there is no room.
     fn keep_within_quota(&mut self) {
         let mut world = World::default();
         self.objects_into(&mut world);
@@ -431,7 +431,7 @@ impl Objects {
         }
     }
 
-    /// The world that has these objects.
+    /// The engine's world that is made from these objects.
     pub(crate) fn world(&self) -> World {
         let mut world = World::new(self.options.clone());
         self.objects_into(&mut world);

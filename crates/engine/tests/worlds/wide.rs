@@ -15,12 +15,12 @@ const GI: i64 = 1 << 30;
 /// The largest amount that does not mean "unlimited".
 const LAST: i64 = i64::MAX - 1;
 
-/// Size of the amounts of a world.
+/// Range of the amounts in a generated world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scale {
     /// Small amounts, for which quota is often just enough.
     Small,
-    /// Amounts as users write them.
+    /// Amounts of the size that users write.
     Real,
     /// Amounts whose sums leave the range of `i64`.
     Huge,

@@ -22,13 +22,13 @@ use crate::world::World;
 use crate::world::ids::{CellId, FlavorId, QueueId, ResourceId, WorkloadId};
 use crate::world::store::{Group, PodSet, Store, Workload};
 
-/// The workload of the account.
+/// The workload for which an account is made.
 struct Subject<'a> {
     store: &'a Store,
     options: &'a Options,
     workload: &'a Workload,
     id: WorkloadId,
-    /// True while the workload holds no quota.
+    /// True while the workload of the account holds no quota.
     waits: bool,
     /// Request of the workload for flavor assignment.
     request: Request<'a>,
@@ -40,9 +40,9 @@ struct Subject<'a> {
 struct Part<'a> {
     index: usize,
     pod_set: &'a PodSet,
-    /// Number of pods of the pod set that the account covers.
+    /// Number of pods of the pod set for which the account explains the quota.
     pods: i64,
-    /// Usage that earlier pod sets of the workload were given.
+    /// Usage of the flavors that earlier pod sets of the workload were given.
     earlier: &'a [(CellId, Units)],
 }
 
@@ -53,7 +53,7 @@ struct Wanted<'a> {
     resource: ResourceId,
     cell: CellId,
     asked: Units,
-    /// Amount that earlier pod sets take of the same cell.
+    /// Amount that earlier pod sets of the workload take of the same flavor and resource.
     earlier: Units,
 }
 
@@ -213,7 +213,7 @@ impl<'a> Subject<'a> {
         holders
     }
 
-    /// The account of one cell as far as quota alone decides.
+    /// The account of one flavor and resource, as far as quota alone decides.
     fn quota_account(
         &self,
         tree: &mut Tree,

@@ -63,7 +63,7 @@ pub enum Right {
 }
 
 impl Right {
-    /// The rule in words, for a sentence whose subject is the holder. Cost: constant.
+    /// The rule of preemption in words, for a sentence whose subject is the workload that holds quota. Cost: constant.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -92,8 +92,8 @@ impl Right {
 /// The workloads that the search for victims considers, each with its verdict.
 pub(super) type Judged = BTreeMap<WorkloadId, Right>;
 
-/// Asks the search for victims about each workload. The cost of `judge` is a pass over the workloads that hold quota in the cohort tree, and a search if
-/// preemption is bounded.
+/// Asks the search for victims about each workload that holds quota, whether it may be preempted. The cost of `judge` is a pass over the workloads that hold
+/// quota in the cohort tree, and a search if preemption is bounded.
 pub(super) fn judge(store: &Store, tree: &mut Tree, options: &Options, ask: &Ask<'_>) -> Judged {
     let mut judged = match &options.fair_sharing {
         None => classically(store, tree, ask),
