@@ -150,8 +150,8 @@ strings! {
     SAVE_BY = "berth.dev/save-by";
     /// Annotation on pods of a job that will lose workers: reason of the change.
     SAVE_REASON = "berth.dev/save-reason";
-    /// Annotation on the Lease of Berth's replicas: time since which Berth queues pods, as RFC 3339. Berth leaves pods alone that are older than this
-    /// time and were created without a scheduling gate.
+    /// Annotation on the Lease of Berth's replicas: time since which Berth queues pods, as RFC 3339. Berth does not touch pods that are older than the time in
+    /// this annotation and were created without a scheduling gate.
     PODS_SINCE = "berth.dev/pods-since";
     /// Annotation on waiting pods, Berth's own: resourceVersion of the pod at which Berth withdrew a start whose result was unknown.
     START_WITHDRAWN = "berth.dev/start-withdrawn";

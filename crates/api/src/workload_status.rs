@@ -232,7 +232,7 @@ pub struct WorkloadSchedulingStatsEviction {
     /// Reason of the condition `Evicted`.
     #[schemars(length(max = 316))]
     pub reason: String,
-    /// Cause within the reason; it may be empty.
+    /// Precise cause of the evictions within their reason; it may be empty.
     #[schemars(length(max = 316))]
     pub underlying_cause: String,
     /// Number of evictions.

@@ -108,7 +108,7 @@ pub struct AssignmentReport {
 /// A stand-in for the search for victims: it maps flavor and resource to a possibility and a borrowing level.
 pub type StandIn<'o> = &'o mut dyn FnMut(&str, &str) -> (PreemptionPossibility, u32);
 
-/// Inputs of an assignment, besides the world.
+/// Inputs of an assignment in addition to the world.
 #[derive(Default)]
 pub struct AssignInput<'o> {
     /// Number of pods of each pod set for which flavors are assigned; `None` for all pods.

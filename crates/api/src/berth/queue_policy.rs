@@ -117,8 +117,8 @@ fn longest_is_longest() -> Value {
     ]])
 }
 
-/// Points of priority for waiting. A workload that waits long enough goes before later workloads of higher priority, so that no workload
-/// starves. The points only order pending workloads; they never allow a preemption.
+/// Points of priority for waiting. A workload that waits long enough goes before later workloads of higher priority, so that no workload starves. The points
+/// for waiting only order pending workloads; they never allow a preemption.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("required" = ["pointsPerHour"]))]
@@ -170,8 +170,8 @@ pub struct CapacityTiers {
         "x-kubernetes-validations" = unique_with_value(),
     ))]
     pub default: Vec<String>,
-    /// Tiers by a label of the pods, for jobs that name no tiers and whose pods select no kind of capacity. The first entry that fits a job replaces
-    /// `default`.
+    /// Tiers by a label of the pods, for jobs that name no tiers and whose pods select no kind of capacity. The first entry of `defaultFor` that fits a job
+    /// replaces the tiers in `default`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub default_for: Vec<DefaultFor>,

@@ -50,14 +50,15 @@ pub struct StockBackoffStatus {
     /// Requests of one pod.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requests: BTreeMap<String, Quantity>,
-    /// Node selector of the pods.
+    /// Node selector of the pods to which the back-off applies.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
     /// Digest of the pods' other constraints on nodes (required affinity, spread constraints, volume and resource claims, host ports, runtime class,
     /// scheduler); empty if the pods have no such constraint. The back-off of a flavor applies only to pods with the same digest.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub constraints: String,
-    /// Number of pods that got no nodes. The back-off of a flavor applies to workloads with at least this number of pods of the same shape.
+    /// Number of pods of the shape that got no nodes of the flavor. The back-off of a flavor applies to workloads with at least this number of pods of the same
+    /// shape.
     pub pods: i64,
     /// Number of stock-outs in a row of the flavor for pods of the shape.
     pub failures: i32,

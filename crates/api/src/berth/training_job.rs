@@ -187,7 +187,7 @@ pub struct TrainingResources {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct ReplicaResources {
-    /// Whole number of accelerators.
+    /// Number of accelerators of one pod, a whole number.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1024))]
     pub gpu: Option<i32>,
@@ -324,7 +324,7 @@ pub struct MpiConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
     pub slots_per_worker: Option<i32>,
-    /// Name of a Secret of type `kubernetes.io/ssh-auth` in the job's namespace. The Secret is mounted into every pod; Berth does not read it.
+    /// Name of a Secret of type `kubernetes.io/ssh-auth` in the job's namespace. The Secret with the SSH key is mounted into every pod; Berth does not read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxLength" = NAME.bound(), "x-kubernetes-validations" = NAME.rule()))]
     pub ssh_auth_secret: Option<String>,

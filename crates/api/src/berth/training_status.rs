@@ -133,11 +133,11 @@ pub struct AllocatedResources {
 pub struct ReplicaStatus {
     /// Number of ready pods.
     pub running: i32,
-    /// Number of pods that succeeded.
+    /// Number of pods of the role that succeeded.
     pub succeeded: i32,
-    /// Number of pods that failed, including those that were replaced.
+    /// Number of pods of the role that failed, including failed pods that were replaced.
     pub failed: i32,
-    /// Number of pods that exist and are not ready.
+    /// Number of pods of the role that exist and are not ready.
     pub pending: i32,
 }
 

@@ -14,7 +14,7 @@ pub(super) const KINDS: [(&str, &[Unit]); 5] = [
     ("MultiKueueCluster", queues::MULTIKUEUE_CLUSTER),
     ("Workload", workload::UNITS),
 ];
-/// Fields that are read in every object, besides the fields of the conversion units: apiVersion and kind, name and namespace, and annotations.
+/// Fields that are read in every object, in addition to the fields of the conversion units: apiVersion and kind, name and namespace, and annotations.
 const OF_ALL: [(Names, Names); 2] =
     [(&[], &["apiVersion", "kind"]), (&["metadata"], &["name", "namespace", "annotations"])];
 

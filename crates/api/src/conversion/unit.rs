@@ -34,8 +34,8 @@ pub(super) struct Unit {
 /// Functions for fields that may be too large to write out in v1beta1. Fields that are too large for v1beta1 are carried in the annotation as they
 /// are in v1beta2.
 pub(super) struct Limited {
-    /// Returns true if `down` loses nothing of the fields of v1beta2, and if they have no more topology domains than may still be written out; the
-    /// function reduces that number.
+    /// Returns true if `down` loses nothing of the fields of v1beta2, and if they have no more topology domains than may still be written out; the function
+    /// subtracts their number from the number that is left.
     pub(super) fits: fn(&Fields, &mut usize) -> bool,
     /// The v1beta1 fields that an object shows if its v1beta2 fields are too large to be written out.
     pub(super) without: fn(Fields) -> Fields,

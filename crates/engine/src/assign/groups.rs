@@ -1,5 +1,5 @@
 //! Pod sets of one group (`topologyRequest.podSetGroupName`) get the same flavor of each resource, judged by their summed requests. A pod set without a group
-//! is assigned alone.
+//! gets its flavors independently of other pod sets.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

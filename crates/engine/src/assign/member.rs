@@ -1,11 +1,11 @@
-//! A pod set to which flavors are assigned, together with the other pod sets of its group.
+//! A pod set to which flavors are assigned, together with the other pod sets of its group if it has one.
 
 use crate::assign::request::{Request, count_of, requests};
 use crate::quota::balance::Units;
 use crate::world::ids::ResourceId;
 use crate::world::store::{PodSet, Store};
 
-/// A pod set that is assigned, alone or with the other pod sets of its group.
+/// A pod set to which flavors are assigned, together with the other pod sets of its group if it has one.
 pub(super) struct Member<'a> {
     /// Index of the pod set in the workload.
     pub(super) index: usize,

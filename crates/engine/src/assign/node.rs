@@ -99,7 +99,7 @@ impl Scan<'_> {
             return None;
         }
         let spec = self.store.flavors.get(&flavor)?;
-        // The choice of an earlier group for a resource that this group covers, too, will be replaced by the choice of this group, so that choice is not
+        // The flavor that an earlier resource group chose for a resource will be replaced if this group covers the resource, too, so that flavor is not
         // compared.
         let stays = |choice: &&Choice| !self.group.covered.contains(&choice.resource);
         let others = self.beside.iter().filter(stays);

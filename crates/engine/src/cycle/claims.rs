@@ -40,7 +40,7 @@ impl Leaver {
     }
 }
 
-/// The assignment that fits when the targets of preemption have left. Returns the targets as an error if the request does not fit even without them.
+/// The assignment that fits when the targets of preemption have left. Returns the victims as an error if the request does not fit even without their usage.
 fn once_gone(
     store: &Store,
     tree: &mut Tree,

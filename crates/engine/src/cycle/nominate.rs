@@ -92,8 +92,8 @@ impl Nominator<'_> {
         (full, Vec::new())
     }
 
-    /// The assignment with a scan from the first flavor on, and its counts if they are reduced. The full size is used if it fits or has victims; otherwise the
-    /// smallest accepted size, which has the smallest request, is used.
+    /// The assignment of a workload with a scan from the first flavor on, and its counts of pods if they are reduced. The full size is used if it fits or has
+    /// victims; otherwise the smallest accepted size, which has the smallest request, is used.
     pub(crate) fn in_brief(&mut self, workload: &Workload, queue: QueueId) -> (Assignment, Option<Vec<i64>>) {
         let full = self.assign(workload, queue, None, None, None);
         let least = if full.mode() == Mode::Fit { None } else { self.least(workload, queue) };

@@ -101,7 +101,8 @@ pub(crate) struct Contender<E> {
     usage: Usage,
     /// Nodes of the cohort tree from the root to the head's queue.
     path: Vec<NodeId>,
-    /// For each node of the head's path except the last: the values of the node below it. The list of values is empty while they are still to be computed.
+    /// For each node of the head's path except the last: the values by which heads are compared at the node, which are values of the node below it. The list
+    /// `values` of a head is empty until the tournament computes it.
     values: Vec<FairShareValues>,
 }
 

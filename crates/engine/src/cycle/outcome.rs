@@ -6,7 +6,7 @@ use crate::model::PendingReason;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Requeue {
     Admitted,
-    /// The head is parked with its class of equals, or alone if the gate `park_equals` is off.
+    /// The head is parked with its class of equals, or without the class if the gate `park_equals` is off.
     NoRoom,
     /// Back at once.
     Retry,

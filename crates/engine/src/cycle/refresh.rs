@@ -82,7 +82,7 @@ impl World {
         if run.victims.is_empty() || !beside {
             return true;
         }
-        // Victims hold their quota until they have left, so an admission in this cycle must fit beside the victims.
+        // Victims hold their quota until they have left, so an admission in this cycle must fit while the victims still hold it.
         drop(trial);
         let mut trial = Trial::new(&mut self.tree);
         beyond::set_trials_aside(&self.store, &mut trial, entry.workload, entry.queue);

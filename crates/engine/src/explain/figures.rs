@@ -311,7 +311,7 @@ impl World {
         Some(Verdict { uid: Arc::clone(&workload.uid), reason, message, leading: true })
     }
 
-    /// The reason why a workload is pending that follows from the place of the workload alone, without a check of quota.
+    /// The reason why a workload is pending, as far as the place where the workload waits gives the reason, without a check of quota.
     pub(crate) fn lasting_verdict(&self, id: WorkloadId) -> Option<(PendingReason, Arc<str>)> {
         let workload = self.store.workload(id)?;
         let Phase::Pending(place) = workload.phase else { return None };

@@ -24,7 +24,7 @@ pub enum Departure {
     /// A parked workload that has several pod sets, or whose scan goes past flavors that it could borrow, is tried again when other workloads of its cohort
     /// tree have been admitted (`0005-no-eviction-loops.md`). In Kueue a workload of this kind waits until another workload leaves.
     TriedAgainAfterAdmissions,
-    /// An admitted workload fits beside the victims of its cycle, which still hold their quota (`0001-fit-beside-victims.md`).
+    /// An admitted workload fits although the victims of its cycle still hold their quota (`0001-fit-beside-victims.md`).
     FitsBesideVictims,
     /// A scan over flavors that began behind the first flavor starts over before its workload is parked (`0002-flavor-scan-starts-over.md`).
     ScanStartsOver,
@@ -41,7 +41,7 @@ pub enum Departure {
     CapacitySelectorsPin,
     /// Workloads are equal if the fields are equal that decide about them, whatever else differs in their pod templates (`0019-equals-by-what-decides.md`).
     EqualByWhatDecides,
-    /// Victims are enough only if they also free enough quota of `pods` (`0023-pods-count-for-victims.md`).
+    /// A set of victims is enough only if the victims also free enough quota of `pods` (`0023-pods-count-for-victims.md`).
     PodsCountForVictims,
     /// A workload that has tried all flavors is parked, however its scans ended (`0025-scans-come-to-an-end.md`).
     ScansEnd,

@@ -18,7 +18,7 @@ pub(crate) struct Target {
     pub(crate) gives_up: Option<i64>,
 }
 
-/// The victims of a search. The second part of `Victims` has all workloads that the search took before it put the unneeded ones back, if shares can be judged
+/// The victims of a search. The second part of `Victims` has all workloads that the search took before it dropped the unneeded ones, if shares can be judged
 /// only on all of them.
 pub(crate) type Victims = (Vec<Target>, Option<Vec<Target>>);
 

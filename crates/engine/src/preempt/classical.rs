@@ -1,4 +1,4 @@
-//! Classical preemption, as in Kueue: candidates are taken in order until the preemptor fits, and then the candidates that are not needed are put back.
+//! Classical preemption, as in Kueue: candidates are taken in order until the preemptor fits, and then the candidates that are not needed are dropped.
 
 use crate::preempt::ask::{Ask, Target};
 use crate::preempt::candidates::{Candidate, Filter, Right};

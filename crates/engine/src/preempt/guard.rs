@@ -20,8 +20,8 @@ fn guard(store: &Store, queue: crate::world::ids::QueueId) -> Option<&Preemption
     store.queues[queue].spec.as_ref().map(|spec| &spec.guard).filter(|guard| !guard.is_idle())
 }
 
-/// End of the time in which a holder of quota may not be preempted. The protected time has no end while the holder cannot be stopped; otherwise it ends with
-/// the queue's protection of workloads that began a short while ago. The result is `None` if the holder is not protected.
+/// End of the time in which a holder of quota may not be preempted. The protected time has no end while the holder of quota cannot be stopped; otherwise it
+/// ends with the queue's protection of workloads that began a short while ago. The result is `None` if the holder of quota is not protected.
 pub(crate) fn protected_until(store: &Store, held: &Held) -> Option<Millis> {
     if held.kept && !held.evicted {
         return Some(Millis(i64::MAX));

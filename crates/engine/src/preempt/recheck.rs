@@ -1,9 +1,9 @@
-//! A second check of all rules of preemption, on the final victims after the unneeded ones were put back. A set of victims that breaks a rule is refused: no
+//! A second check of all rules of preemption, on the final victims after the unneeded ones were dropped. A set of victims that breaks a rule is refused: no
 //! workload is preempted, the verdict says so, and a counter goes up.
 //!
 //! A condition that held when a victim was taken need not hold for the final set, because other victims were taken after it. The second check uses a condition
-//! that always holds for the final set: with its last victim put back, each node that had to be above its quota is above it, and each side that had to have the
-//! higher share has it.
+//! that always holds for the final set: if the last victim's usage is added again, each node that had to be above its quota is above it, and each side that had
+//! to have the higher share has it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,8 +30,8 @@ struct Check<'a> {
 }
 
 /// Checks victims a second time, in the state of quota on which their search was based. The parameter `taken` has all workloads that the search took, if some
-/// of them on the preemptor's side were put back: in this case shares are judged on `taken`. The cost of `check` is the number of victims and of the nodes
-/// above each of them.
+/// of them on the preemptor's side were dropped as unneeded: in this case shares are judged on `taken`. The cost of `check` is the number of victims and of the
+/// nodes above each of them.
 ///
 /// # Errors
 /// Returns a rule that the victims break, if they break one.
@@ -126,7 +126,7 @@ impl Check<'_> {
         if !fits(self.store, trial.tree(), self.ask, may_borrow) {
             return Err(Breach::NotEnough);
         }
-        // For each node below the lowest common cohort: true if the node is above its quota with one of its victims put back.
+        // For each node below the lowest common cohort: true if the node is above its quota when the usage of one of its victims is added again.
         let mut above: BTreeMap<NodeId, bool> = BTreeMap::new();
         for target in targets {
             let (_, held) = self.victim(target)?;

@@ -400,7 +400,7 @@ impl<'t> Trial<'t> {
 
 impl Drop for Trial<'_> {
     fn drop(&mut self) {
-        // Cells are independent of each other, so a usage may be taken back cell by cell.
+        // Quota cells are independent of each other, so the usage of a workload may be undone cell by cell.
         while let Some((change, node, part)) = self.log.pop() {
             match change {
                 Change::Added => self.tree.remove(node, &[part]),

@@ -44,9 +44,10 @@ impl Steps<'_> {
         self.0.store.queue_ids.get(cluster_queue).copied()
     }
 
-    /// Takes the head out of the queue of a ClusterQueue, as a cycle does. The head stays out of its queue until it is put back or changes. Cost of `pop_head`:
-    /// the depth of the cohort tree; under admission fair sharing, also the number of the ClusterQueue's LocalQueues; after a change in the cohort tree, also
-    /// the number of the ClusterQueue's classes of equals and of its workloads that are parked alone; and the number of workloads whose back-off is over.
+    /// Takes the head out of the queue of a ClusterQueue, as a cycle does. The head stays out of its queue until it is returned to the queue or changes. Cost
+    /// of `pop_head`: the depth of the cohort tree; under admission fair sharing, also the number of the ClusterQueue's LocalQueues; after a change in the
+    /// cohort tree, also the number of the ClusterQueue's classes of equals and of its workloads that are parked alone; and the number of workloads whose
+    /// back-off is over.
     pub fn pop_head(&mut self, cluster_queue: &str, now: Millis) -> Option<String> {
         self.0.release_timers(now);
         let queue = self.queue_named(cluster_queue)?;
@@ -163,7 +164,7 @@ impl Steps<'_> {
         let epoch = self.0.tree.nodes[root].epoch;
         self.0.wake(node);
         for queue in queues.iter().copied() {
-            // A workload that is put back after the wake-up counts as taken out before the wake-up, if no head was taken so far.
+            // A workload that is returned to its queue after the wake-up counts as taken out before the wake-up, if no head was taken so far.
             self.0.store.queues[queue].pending.taken_at.get_or_insert(epoch);
             // A cycle parks no workload whose namespace matches, and a change of labels or selector lets workloads whose namespace matches now be tried at
             // once.

@@ -180,7 +180,8 @@ pub(crate) struct LocalQueue {
     pub(crate) lacks_namespace: bool,
     pub(crate) pending: BTreeSet<WorkloadId>,
     held: u32,
-    /// Quota that workloads of the LocalQueue hold, by ClusterQueue. The list has several entries after the LocalQueue has changed its ClusterQueue.
+    /// Quota that workloads of the LocalQueue hold, by ClusterQueue. The list `totals` of a LocalQueue has several entries after the LocalQueue has changed its
+    /// ClusterQueue.
     totals: Vec<(QueueId, Totals)>,
     pub(crate) ledger: Ledger,
 }

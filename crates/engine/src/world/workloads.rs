@@ -151,7 +151,7 @@ impl World {
         (queue_position.waits || queue_position.first).then_some(queue_position)
     }
 
-    /// Restores the queue position of a preemptor: a workload that was only placed anew still waits for its victims, as in Kueue.
+    /// Restores the queue position of a preemptor: a workload that was moved within the queue still waits for its victims, as in Kueue.
     pub(crate) fn restore_queue_position(&mut self, id: WorkloadId, queue_position: Option<QueuePosition>) {
         let Some(QueuePosition { queue, waits, first }) = queue_position else { return };
         let is_there = self.store.workload(id).is_some_and(|workload| {

@@ -1,5 +1,5 @@
-//! Laws of the account of a workload: the account names each victim of a preemption as a workload that may be preempted. The account also agrees with messages
-//! about lacking quota, about the preemptor of a victim, and about the quota of an admitted workload.
+//! Laws of the account of a workload: the account names each victim of a preemption as a workload that may be preempted. The account of a workload also agrees
+//! with messages about lacking quota, about the preemptor of a victim, and about the quota of an admitted workload.
 //!
 //! A failed law prints its seed and the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 
@@ -77,8 +77,8 @@ fn policy(objects: &Objects, spec: &WorkloadSpec, is_own: bool) -> PreemptionPol
     }
 }
 
-/// Searches victims for every pending workload of a random world. The account must allow the preemption of each victim, and policies and quotas must protect no
-/// holder that the account allows to preempt. Returns the number of victims, and the number of holders that may not be preempted.
+/// Searches victims for every pending workload of a random world. The account of a workload must allow the preemption of each victim, and policies and quotas
+/// must protect no workload that the account allows to preempt. Returns the number of victims, and the number of holders that may not be preempted.
 fn searched(objects: &Objects, seen: &mut BTreeSet<Right>) -> Result<[usize; 2], String> {
     let mut counts = [0; 2];
     let mut world = at_first(objects);

@@ -63,8 +63,8 @@ fn workload_is_never_passed_over_for_an_equal_behind_it() {
         // worlds).
         let mut objects = with_equals(random(seed), &mut Dice::new(seed ^ 0x3c6e_f372));
         // Possible victims depend on the preemptor: a workload of higher priority may choose a flavor whose holders another preemptor takes in the same cycle,
-        // while the workload behind it, which has no victims, chooses the next flavor. The law therefore lets only queues without equal workloads reclaim
-        // quota.
+        // while the workload behind it, which has no victims, chooses the next flavor. This law about equal workloads therefore lets only queues without equal
+        // workloads reclaim quota.
         for queue in &mut objects.queues {
             let has_equals =
                 objects.workloads.iter().filter(|spec| is_pending(spec) && spec.local_queue == queue.name).count() > 1;
@@ -134,7 +134,7 @@ const COPIES: [u32; 3] = [1, 12, 24];
 
 /// Makes plans for one, twelve and twenty-four equal workloads; the number of equal workloads must make no difference. Until the end of a workload that holds
 /// quota, no head may be tried again. Returns the world with one copy before the end of the holder, and whether heads were tried after it. The result is `None`
-/// if the world with one copy admits it, or no workload is pending.
+/// if the world with one copy of the pending workload admits the copy, or no workload is pending.
 fn judged(objects: &Objects, seed: u64) -> Option<(World, bool)> {
     if !objects.workloads.iter().any(is_pending) {
         return None;

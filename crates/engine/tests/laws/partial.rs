@@ -1,5 +1,5 @@
-//! Laws of partial admission: a workload starts in a size that fits, if need be with victims, and the next larger size does not fit. Each size of a workload is
-//! tried alone, on a copy of the world in which the workload has this size and no minimum.
+//! Laws of partial admission: a workload starts in a size that fits, if need be with victims, and the next larger size does not fit. The test tries each size
+//! of a workload on a copy of the world in which the workload has only this size and no minimum.
 //!
 //! A failed law prints its seed and the smallest set of workloads that fails; `BERTH_SEED=<seed> BERTH_CASES=1` repeats the failure.
 

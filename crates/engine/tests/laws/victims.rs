@@ -16,8 +16,8 @@ use berth_engine::*;
 const NOW: Millis = Millis(1000);
 const ALL: Limits = Limits { max_admissions: 1000 };
 
-/// The request of a workload in its assigned flavors: the cells that lack quota, and all usage. `None` if the workload needs no preemption, or its request is
-/// beyond the range of amounts.
+/// The request of a workload in its assigned flavors: the cells that lack quota, and all usage. The result is `None` if the workload needs no preemption, or
+/// its request is beyond the range of amounts.
 fn wanted(report: &AssignmentReport) -> Option<(Vec<Fr>, Amounts)> {
     let (mut needs, mut usage) = (BTreeSet::new(), Amounts::new());
     for set in &report.pod_sets {

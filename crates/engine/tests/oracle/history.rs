@@ -71,7 +71,7 @@ struct Cycle {
 enum Stays {
     /// The head was parked.
     Parked,
-    /// The head goes on with another flavor, at most as many times as the number says.
+    /// The head is tried again with another flavor, at most as many times as the number says.
     Scans(usize),
     First,
 }

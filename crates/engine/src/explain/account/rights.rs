@@ -23,39 +23,40 @@ use crate::world::store::{Held, Store, Workload};
 /// The rule by which a holder of quota may or may not be preempted for a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Right {
-    /// The holder has been evicted already and is leaving.
+    /// The workload that holds quota has been evicted already and is leaving.
     Leaving,
-    /// The rules allow the preemption of the holder. The benefit of the preemption depends on the other workloads that have to leave.
+    /// The rules allow the preemption of the workload that holds quota. The benefit of the preemption depends on the other workloads that have to leave.
     MayBePreempted,
-    /// The holder's ClusterQueue is stopped or inactive: its workloads are not preempted.
+    /// The ClusterQueue of the workload that holds quota is stopped or inactive: its workloads are not preempted.
     Stopped,
-    /// The holder is a workload slice whose old or replacement slice holds quota, too.
+    /// The workload that holds quota is a workload slice whose old or replacement slice holds quota, too.
     HandingOver,
-    /// The holder is in the same queue, and `withinClusterQueue` is `Never`.
+    /// The workload that holds quota is in the pending workload's own queue, and `withinClusterQueue` is `Never`.
     WithinQueueNever,
-    /// The holder is in another queue, and `reclaimWithinCohort` is `Never`.
+    /// The workload that holds quota is in another queue, and `reclaimWithinCohort` is `Never`.
     ReclaimNever,
     /// The pending workload preempts no workload, whatever its queue allows.
     PreemptsNobody,
-    /// The holder's priority (or age) protects it under the preemption policy.
+    /// The priority (or age) of the workload that holds quota protects it under the preemption policy.
     Priority,
-    /// The holder's ClusterQueue does not use more than its own quota of the requested cells.
+    /// The ClusterQueue of the workload that holds quota does not use more than its own quota of the requested cells.
     WithinItsQuota,
-    /// A cohort between the holder's ClusterQueue and the lowest common cohort is within its quota.
+    /// A cohort between the ClusterQueue of the workload that holds quota and the lowest common cohort is within its quota.
     CohortWithinQuota,
-    /// The holder is preempted only for a workload that does not borrow, because `borrowWithinCohort` does not cover the holder.
+    /// The workload that holds quota is preempted only for a workload that does not borrow, because `borrowWithinCohort` does not cover it.
     Borrowing,
-    /// The holder is preempted only for a workload that does not borrow, because its priority is above `borrowWithinCohort.maxPriorityThreshold`.
+    /// The workload that holds quota is preempted only for a workload that does not borrow, because its priority is above
+    /// `borrowWithinCohort.maxPriorityThreshold`.
     Threshold,
     /// Under fair sharing, the holder's side of the cohort tree would not have the larger share with the pending workload admitted.
     Share,
-    /// The holder cannot be stopped at present.
+    /// The workload that holds quota cannot be stopped at present.
     Kept,
-    /// The holder began a short while ago, and the policy of its queue protects it.
+    /// The workload that holds quota began a short while ago, and the policy of its queue protects it.
     Protected,
-    /// The holder's priority is too near to the priority of the pending workload for the policy of the queue.
+    /// The priority of the workload that holds quota is too near to the priority of the pending workload for the policy of the queue.
     TooNear,
-    /// The holder is one of the victims that are together more, or hold together more, than the queue's policy allows for one workload.
+    /// The workload that holds quota is one of the victims that are together more, or hold together more, than the queue's policy allows for one workload.
     Bounds,
     /// Eviction history forbids the preemption, and nothing has changed since: the pending workload was evicted for the holder, directly or through other
     /// workloads, or the holder would return to its queue before a workload of that chain of evictions.

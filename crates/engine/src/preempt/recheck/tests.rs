@@ -45,7 +45,7 @@ struct Court {
     world: World,
     asked: i128,
     gone: BTreeSet<WorkloadId>,
-    /// All workloads that the search took before some of them were put back, if known.
+    /// All workloads that the search took before it dropped the unneeded ones, if known.
     taken: Option<Vec<Target>>,
 }
 
