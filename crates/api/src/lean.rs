@@ -1,9 +1,8 @@
 //! Decoding of objects without `metadata.managedFields`: no code reads the managed fields, and they are as large as the rest of an object.
 //!
-//! serde_json can keep a JSON text as it is (`RawValue`), and marks it by an object whose first field has a special name. If a client sends an object
-//! with the field name of `RawValue`, serde_json parses the text in that field, at any depth. A client that can choose a field's name (an annotation
-//! of a JobSet's pods, a managed field of a Job) could end the process with nested texts, so decoding refuses an object with the field name of
-//! `RawValue`.
+//! serde_json can keep a JSON text as it is (`RawValue`), and marks it by an object whose first field has a special name. If a client sends an object with the
+//! field name of `RawValue`, serde_json parses the text in that field, at any depth. A client that can choose a field's name (an annotation of a JobSet's pods,
+//! a managed field of a Job) could crash Berth's process with deeply nested JSON, so decoding refuses an object with the field name of `RawValue`.
 //!
 //! The filter for `managedFields` stands between the JSON reader and the decoding of a type. This filter for `managedFields` works for every kind,
 //! and costs one comparison for each field of the object and of its metadata.

@@ -35,7 +35,7 @@ pub struct World {
     pub(crate) cohorts: BTreeMap<String, CohortSpec>,
     /// Roots of cohort trees in which a cycle may find something to do.
     pub(crate) live: BTreeSet<NodeId>,
-    /// Roots of cohort trees with an admission after the last check of the parked classes that other admissions may let fit.
+    /// Roots of cohort trees with an admission after the last check of the parked classes of equals that other admissions may let fit.
     pub(crate) stirred: BTreeSet<NodeId>,
     /// Workloads in back-off.
     pub(crate) timers: BTreeSet<(Millis, WorkloadId)>,

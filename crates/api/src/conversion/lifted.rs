@@ -29,7 +29,7 @@ pub(super) struct Objects<'a>(pub(super) Vec<Object<'a>>);
 
 /// An object of a review.
 pub(super) struct Object<'a> {
-    /// The value of the object, in which a number stands for each field that no conversion unit reads: the index of the field's JSON text.
+    /// The value of the converted object, in which a number stands for each field that no conversion unit reads: the index of the field's JSON text.
     pub(super) value: Value,
     lifted: Vec<Lifted<'a>>,
 }
@@ -64,8 +64,8 @@ impl Object<'_> {
     }
 }
 
-/// Converts the fields of a conversion unit with `limited` directly from their JSON texts. If one of these texts cannot be converted directly, the
-/// fields are decoded, and the conversion unit converts their values.
+/// Converts the fields of a conversion unit with `limited` directly from their JSON texts. If the JSON text of one field cannot be converted directly, all
+/// fields of the conversion unit are decoded, and the conversion unit converts their values.
 fn rewrite(
     unit: &Unit,
     object: &mut Fields,
@@ -100,7 +100,8 @@ fn rewrite(
         for field in unit.fields {
             let Some((_, text)) = text(parent, field, lifted) else { continue };
             match serde_json::from_str::<Plain>(text.get()) {
-                // A number stays text: in the value it would look like the number of a text, and no conversion unit changes numbers.
+                // A field whose value is a number is kept as JSON text: in the object's value it would look like the index of a text, and no conversion unit
+                // changes numbers.
                 Ok(Plain(Value::Number(_))) => {}
                 Ok(Plain(value)) => drop(parent.insert((*field).to_owned(), value)),
                 Err(error) => outcome = Err(ConversionError::Field { name: field, fault: error.to_string() }),
@@ -110,7 +111,7 @@ fn rewrite(
     outcome
 }
 
-/// The text that is kept for a field, with its number.
+/// The JSON text that is kept for a field, with the number that stands for it in the object's value.
 fn text<'a>(parent: &Fields, field: &str, lifted: &[Lifted<'a>]) -> Option<(usize, &'a RawValue)> {
     let at = number(parent.get(field)?)?;
     match lifted.get(at)? {
@@ -126,11 +127,11 @@ fn number(value: &Value) -> Option<usize> {
 /// A place in an object on the path to the fields of a conversion unit.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Names from the root to the place, and further to the fields of the unit.
+    /// Field names from the root of the object to the place, and further to the fields of the conversion unit.
     way: Names,
-    /// Number of names in `way` that lead to the place.
+    /// Number of field names in `way` that lead to the place.
     depth: usize,
-    /// True if the place should hold a list whose items are read.
+    /// True if the place in the object should hold a list whose items are read.
     list: bool,
 }
 

@@ -288,7 +288,7 @@ fn is_plain(byte: u8) -> bool {
     byte >= b' ' && byte != b'"' && byte != b'\\'
 }
 
-/// Largest number of bytes that the text takes as a part of a JSON string.
+/// Largest number of bytes that a text takes as a part of a JSON string.
 fn size(text: &str) -> usize {
     text.bytes().map(|byte| if is_plain(byte) { 1 } else { r"\u0000".len() }).sum()
 }

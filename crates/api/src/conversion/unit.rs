@@ -18,11 +18,11 @@ pub(super) type Names = &'static [&'static str];
 pub(super) struct Unit {
     /// Names from the root to the parent object; a name that ends in `[]` is a list whose items are identified by their field `name`.
     pub(super) parent: Names,
-    /// Names of the unit's fields in both versions.
+    /// Names of the conversion unit's fields in both versions.
     pub(super) fields: Names,
-    /// Converts the fields from v1beta2 to v1beta1; the conversion may lose something.
+    /// Converts the fields of the unit from v1beta2 to v1beta1; the conversion may lose something.
     pub(super) down: fn(Fields) -> Fields,
-    /// Converts the fields from v1beta1 to v1beta2.
+    /// Converts the fields of the unit from v1beta1 to v1beta2.
     pub(super) up: fn(Fields) -> Fields,
     /// Returns true if Berth can decode the fields of the unit in v1beta2. The fields that an annotation carries need this check, because any client that can
     /// write an object can write its annotations.
@@ -45,14 +45,14 @@ pub(super) struct Limited {
 }
 
 impl Unit {
-    /// Calls `visit` with every parent object of the unit that exists, and with a key that is unique in the object.
+    /// Calls `visit` with every object that has fields of the conversion unit, and with a key that is unique in the converted object.
     pub(super) fn each(&self, object: &mut Fields, visit: &mut dyn FnMut(String, &mut Fields)) {
         let first = self.fields.first().copied().unwrap_or_default();
         walk(object, self.parent, String::new(), &mut |path, parent| visit(format!("{path}{first}"), parent));
     }
 
-    /// Converts the unit's fields in `parent` to v1beta1, with at most `left` topology domains; returns the original fields if the conversion loses
-    /// something.
+    /// Converts the fields of the conversion unit in `parent` to v1beta1, with at most `left` topology domains; returns the original fields if the conversion
+    /// loses something.
     pub(super) fn down(&self, parent: &mut Fields, left: &mut usize) -> Option<Fields> {
         let newer = self.take(parent);
         if let Some(limited) = &self.limited {
@@ -69,7 +69,7 @@ impl Unit {
         (!faithful).then_some(newer)
     }
 
-    /// Converts the unit's fields in `parent` to v1beta2: the result is the `carried` fields, unless a client edited the v1beta1 fields since.
+    /// Converts the fields of the conversion unit in `parent` to v1beta2: the result is the `carried` fields, unless a client edited the v1beta1 fields since.
     pub(super) fn up(&self, parent: &mut Fields, carried: Option<Value>) {
         let older = self.take(parent);
         let mut newer = match carried {
@@ -124,7 +124,7 @@ fn walk(here: &mut Fields, way: &[&str], path: String, visit: &mut dyn FnMut(Str
     }
 }
 
-/// Whether the fields decode as a `T`.
+/// Whether fields of an object decode as the type `T`.
 pub(super) fn decodes<T: DeserializeOwned>(fields: &Fields) -> bool {
     serde_json::from_value::<T>(Value::Object(fields.clone())).is_ok()
 }

@@ -85,7 +85,7 @@ fn literal(text: &str) -> (String, &str) {
     (literal, "")
 }
 
-/// The texts between the values of a message's format string. The quotes of a value with `{:?}` belong to the texts between the values.
+/// The texts between the values of a message's format string. The quotes that `{:?}` puts around a value belong to the texts between the values of the message.
 fn words(message: &str) -> Vec<String> {
     let mut plain = String::new();
     let mut rest = message;

@@ -108,7 +108,7 @@ fn resource_quota(quota: &ResourceQuota, above: &Above, path: &str, errors: &mut
     }
 }
 
-/// The amount in billionths; zero if the text is no quantity. A negative amount is added to the errors.
+/// The amount of a quota in billionths; zero if the text is no quantity. A negative amount of quota is added to the errors.
 fn amount(quantity: &Quantity, path: String, errors: &mut Vec<FieldError>) -> i128 {
     match parse_quantity(&quantity.0) {
         Ok(Nano(nano)) => {

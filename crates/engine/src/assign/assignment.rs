@@ -203,7 +203,7 @@ impl Assignment {
         progress
     }
 
-    /// Whether the assignment gives the same quota as `other`, an assignment of a workload of the same class.
+    /// Whether the assignment gives the same quota as `other`, an assignment of a workload of the same class of equals.
     pub(crate) fn gives_as(&self, other: &[Given]) -> bool {
         let is_same = |(own, (count, given)): (&PodSetResult, &Given)| {
             own.count == *count && own.given().eq(given.iter().copied())

@@ -49,7 +49,7 @@ impl PreemptionPossibility {
     }
 }
 
-/// The mode with the kinds of preemption distinguished, the worst variant first.
+/// The way in which a workload can get a flavor, with the kinds of preemption distinguished, the worst variant first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Granular {
     /// No way.

@@ -160,7 +160,7 @@ impl World {
     }
 
     /// Keeps a workload's message for its class of equals, if the class is parked because of this workload: requests and numbers are the same for all members.
-    /// A closed preemption gate concerns one workload alone, so its message is not kept for the class.
+    /// A closed preemption gate concerns one workload alone, so its message is not kept for the workload's class of equals.
     fn note_verdict_of_equals(&mut self, id: WorkloadId, reason: PendingReason, message: &Arc<str>) {
         let is_of_all =
             self.options.profile.has(Departure::EqualsGetReasons) && reason != PendingReason::AdmissionGated;
@@ -210,9 +210,9 @@ impl World {
     }
 
     /// Whether a class of equals can come to fit because other workloads were admitted. Parked classes of equals of two kinds can come to fit because other
-    /// workloads were admitted. In classes of the first kind, the pod sets of a workload compete for flavors: if the first flavor is full, one pod set takes
-    /// the next flavor and leaves the first flavor to another pod set. In classes of the second kind, the scan of a workload goes past a flavor that fits by
-    /// borrowing to a flavor that needs preemption, until the latter flavor is too full even for preemption.
+    /// workloads were admitted. In classes of equals of the first kind, the pod sets of a workload compete for flavors: if the first flavor is full, one pod
+    /// set takes the next flavor and leaves the first flavor to another pod set. In classes of equals of the second kind, the scan of a workload goes past a
+    /// flavor that fits by borrowing to a flavor that needs preemption, until the flavor that needs preemption is too full even for preemption.
     pub(crate) fn is_fickle(&self, queue: QueueId, class: ClassId) -> bool {
         let of_queue = &self.store.queues[queue];
         let scans_on = |spec: &ClusterQueueSpec| spec.fungibility.when_can_borrow == Fungibility::TryNextFlavor;
@@ -221,14 +221,14 @@ impl World {
             && of_queue.groups.iter().any(|group| group.flavors.len() > 1)
     }
 
-    /// Whether a cohort tree with new admissions has parked classes that may fit because other workloads were admitted ([`Self::is_fickle`]).
+    /// Whether a cohort tree with new admissions has parked classes of equals that may fit because other workloads were admitted ([`Self::is_fickle`]).
     fn has_stirred(&self) -> bool {
         let queues = self.stirred.iter().flat_map(|root| self.tree.nodes[self.tree.root(*root)].queues.iter());
         queues.copied().any(|queue| !self.store.queues[queue].pending.fickle.is_empty())
     }
 
-    /// Wakes parked classes that other admissions have let fit ([`Self::is_fickle`]); returns true if there are any. The cost of `rouse_fickle` is the number
-    /// of parked classes that other admissions may let fit, in cohort trees where a workload was admitted.
+    /// Wakes parked classes of equals that other admissions have let fit ([`Self::is_fickle`]); returns true if there are any. The cost of `rouse_fickle` is
+    /// the number of parked classes of equals that other admissions may let fit, in cohort trees where a workload was admitted.
     fn rouse_fickle(&mut self) -> bool {
         let mut roused = false;
         for root in std::mem::take(&mut self.stirred) {

@@ -1,6 +1,6 @@
-//! The pending workloads of one ClusterQueue, kept by class of equals. A whole class is parked and woken, so the cost of a wake-up is the number of classes,
-//! not the number of workloads. Under admission fair sharing each LocalQueue has a lane of its own, and the lane with the lowest usage goes first; without
-//! admission fair sharing, all workloads are in lane 0.
+//! The pending workloads of one ClusterQueue, kept by class of equals. A class of equals is parked and woken as a unit, so the cost of a wake-up is the number
+//! of classes, not the number of workloads. Under admission fair sharing each LocalQueue has a lane of its own, and the lane with the lowest usage goes first;
+//! without admission fair sharing, all workloads are in lane 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -58,15 +58,15 @@ impl Unannounced {
 /// Members of one class of equals in one queue.
 #[derive(Debug, Default)]
 pub(crate) struct ClassQueue {
-    /// Members of the class by lane (LocalQueue); a lane without members is left out.
+    /// Members of the class of equals by lane (LocalQueue); a lane without members is left out.
     lanes: Vec<(u32, Sorted<Member>)>,
-    /// The reason why the class is parked: an equal workload was found not to fit, and nothing has changed since; `None` while the class is active.
+    /// The reason why the class of equals is parked: an equal workload was found not to fit, and nothing has changed since; `None` while the class is active.
     pub(crate) parked: Option<PendingReason>,
-    /// Message to the member of the class that did not fit, so that the class was parked.
+    /// Message to the member of the class of equals that did not fit, so that the class was parked.
     pub(crate) why: Option<Arc<str>>,
-    /// Members of the class that came, or were tried, after a plan had reported the reason `announced` for all members.
+    /// Members of the class of equals that came, or were tried, after a plan had reported the reason `announced` for all members.
     unannounced: Unannounced,
-    /// Reason to wait that a plan has reported for all members of the class except the members in `unannounced`.
+    /// Reason to wait that a plan has reported for all members of the class of equals except the members in `unannounced`.
     pub(crate) announced: Option<PendingReason>,
 }
 
@@ -135,7 +135,7 @@ pub(crate) struct Pending {
     pub(crate) classes: BTreeMap<ClassId, ClassQueue>,
     pub(crate) solo: BTreeSet<WorkloadId>,
     pub(crate) mismatched: BTreeSet<WorkloadId>,
-    /// Parked classes that may fit after other workloads were admitted (see `World::is_fickle`).
+    /// Parked classes of equals that may fit after other workloads were admitted (see `World::is_fickle`).
     pub(crate) fickle: BTreeSet<ClassId>,
     /// Number of all pending workloads that name the queue and are counted in it.
     pub(crate) total: u32,
@@ -173,7 +173,7 @@ impl Pending {
         }
     }
 
-    /// Records that a member of a class was tried and stays in the class.
+    /// Records that a member of a class of equals was tried and stays in the class.
     pub(crate) fn stay(&mut self, class: ClassId, workload: WorkloadId) {
         if let Some(queue) = self.classes.get_mut(&class) {
             queue.unannounced.insert(workload);
@@ -201,7 +201,7 @@ impl Pending {
         {
             self.heads.insert(lane, first.clone(), class);
         }
-        // The entry of a class without members is removed, because the id of the class is reused for another class.
+        // The entry of a class of equals without members is removed, because the id of the class is reused for another class.
         if queue.lanes.is_empty() {
             self.classes.remove(&class);
             self.fickle.remove(&class);
@@ -223,12 +223,12 @@ impl Pending {
         self.heads.lanes().any(|(_, heads)| !heads.is_empty())
     }
 
-    /// Whether the class is active: not parked, and with an entry in the queue.
+    /// Whether a class of equals is active: not parked, and with an entry in the queue.
     pub(crate) fn is_active(&self, class: ClassId) -> bool {
         self.classes.get(&class).is_some_and(|queue| queue.parked.is_none())
     }
 
-    /// Parks a class. Returns the members of the class for which the plan still has to report the reason `reason`.
+    /// Parks a class of equals. Returns the members of the class of equals for which the plan still has to report the reason `reason`.
     pub(crate) fn park(&mut self, class: ClassId, reason: PendingReason) -> Vec<WorkloadId> {
         let queue = self.classes.entry(class).or_default();
         for (lane, first) in queue.firsts() {
@@ -244,14 +244,15 @@ impl Pending {
         queue.members().map(|(_, workload)| *workload).collect()
     }
 
-    /// Keeps the message to a member of a parked class for the other members of the class.
+    /// Keeps the message to one member of a parked class of equals for the other members of the class.
     pub(crate) fn note_verdict_of_equals(&mut self, class: ClassId, reason: PendingReason, message: &Arc<str>) {
         if let Some(queue) = self.classes.get_mut(&class).filter(|queue| queue.parked == Some(reason)) {
             queue.why = Some(Arc::clone(message));
         }
     }
 
-    /// Parks a class without a report of the reason to its members, because the class is woken before the plan ends; returns true if the class was active.
+    /// Parks a class of equals without a report of the reason to its members, because the class is woken before the plan ends; returns true if the class was
+    /// active.
     pub(crate) fn pass_over(&mut self, class: ClassId) -> bool {
         let Some(queue) = self.classes.get_mut(&class).filter(|queue| queue.parked.is_none()) else { return false };
         for (lane, first) in queue.firsts() {
@@ -261,7 +262,7 @@ impl Pending {
         true
     }
 
-    /// Makes every parked class active; returns true if there was a parked class.
+    /// Makes every parked class of equals active; returns true if there was a parked class.
     pub(crate) fn wake_classes(&mut self) -> bool {
         self.fickle.clear();
         let heads = &mut self.heads;

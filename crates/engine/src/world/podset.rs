@@ -67,7 +67,7 @@ impl Shapes {
         PodSet { spec, requests }
     }
 
-    /// Releases the shared specs of a class that has no members any more.
+    /// Releases the shared specs of a class of equals that has no members any more.
     pub(crate) fn release(&mut self, pod_sets: &[PodSet]) {
         for pod_set in pod_sets {
             if let Some(users) = self.0.get_mut(&pod_set.spec) {

@@ -35,15 +35,15 @@ pub(crate) struct Class {
     pub(crate) priority: i64,
     pub(crate) pod_sets: Arc<[PodSet]>,
     pub(crate) members: u32,
-    /// The only flavors that members of the class may get.
+    /// The only flavors that members of the class of equals may get.
     pub(crate) allowed: Option<Box<[FlavorId]>>,
-    /// The tiers that members of the class accept, the best tier first.
+    /// The tiers that members of the class of equals accept, the best tier first.
     pub(crate) tiers: Option<Box<[Tier]>>,
-    /// Preemption scope of the members of the class.
+    /// Preemption scope of the members of the class of equals.
     pub(crate) preempts: Preempts,
     /// True if the pods of the members run already, charged as usage beyond quota.
     pub(crate) runs: bool,
-    /// The old slice that the only member of the class replaces.
+    /// The old slice that the only member of the class of equals replaces.
     pub(crate) replaces: Option<Box<Older>>,
     /// Next class of equals whose digest is equal to the digest of this class.
     next: Option<ClassId>,

@@ -50,7 +50,7 @@ fn claim_keeps_flavors_of_all_pod_sets_of_preemptor() {
     };
     let mut world = objects.world();
     assert_eq!(evicted(&world.plan(NOW, ALL)), ["victim"]);
-    // The victim waits for quota again at once.
+    // The evicted workload `victim` stops at once and waits for quota again.
     victim.revision += 1;
     victim.state = WorkloadState::Pending { not_before: None, blocked: None };
     world.apply(Delta::Workload(victim)).unwrap();

@@ -66,7 +66,7 @@ fn plans_are_the_same_to_the_byte_in_every_process() {
     let long = "x".repeat(10_000);
     let environments =
         [&[("RUST_TEST_THREADS", "1"), ("LANG", "C")][..], &[("TZ", "Asia/Kathmandu"), ("BERTH_LONG", &long)]];
-    // The processes run at the same time, because all together they take no longer than one after the other.
+    // The processes that compute the digest run at the same time, because this takes no longer than one process after the other.
     let others = environments.map(start);
     let own = own();
     for (other, environment) in others.into_iter().zip(environments) {

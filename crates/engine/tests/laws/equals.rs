@@ -146,7 +146,7 @@ fn judged(objects: &Objects, seed: u64) -> Option<(World, bool)> {
         return None;
     }
     assert!(plans.iter().all(|plan| done(plan) == done(&plans[0])), "more looks for more equals: {}", description());
-    // The equal workloads are parked as one class.
+    // The equal workloads of this world are parked as one class of equals.
     let parked = worlds[0].steps().parked_with_equals(&copy_of_model(0));
     for (world, copies) in worlds.iter_mut().zip(COPIES) {
         let is_as_first = |copy| world.steps().parked_with_equals(&copy_of_model(copy)) == parked;
@@ -155,8 +155,8 @@ fn judged(objects: &Objects, seed: u64) -> Option<(World, bool)> {
     // The world did not change since the last plan, so no head is tried.
     let looks = worlds.each_mut().map(|world| world.plan(NOW, ALL).heads);
     assert_eq!(looks, [0; 3], "{}", description());
-    // The end of a workload that holds quota wakes the class of equals. Some members of the class may start now; the other members are tried once, whatever
-    // their number is.
+    // The end of a workload that holds quota wakes the class of equals. Some members of the class of equals may start now; the other members are tried once,
+    // whatever their number is.
     let [one, few, many] = worlds;
     let holds = |spec: &&WorkloadSpec| matches!(spec.state, WorkloadState::Reserved(_));
     let Some(holder) = objects.workloads.iter().find(holds) else { return Some((one, false)) };
@@ -196,8 +196,9 @@ fn finds_no_victims(world: &mut World, uid: &str, queue: &str) -> bool {
     best == Some(PreemptionPossibility::NoCandidates)
 }
 
-/// The first member of a class represents the class, whether it may preempt or not: the other members never go before it, and are tried only after the first
-/// member has left the queue. The plan and its evictions therefore do not depend on the number of members, as long as none of them starts.
+/// The first member of a class of equals represents the class, whether it may preempt or not: the other members never go before it, and are tried only after
+/// the first member has left the queue. A plan and its evictions therefore do not depend on the number of members of a class of equals, as long as none of them
+/// starts.
 #[test]
 fn equals_that_may_preempt_are_tried_once_per_capacity_change() {
     let (mut refused, mut again, mut busy) = (0, 0, 0);
@@ -215,7 +216,7 @@ fn equals_that_may_preempt_are_tried_once_per_capacity_change() {
         }
         let first = copy_of_model(0);
         if one.steps().parked_with_equals(&first).is_none() {
-            // The first member of the class waits for its victims, or lost against other heads.
+            // The first member of the class of equals waits for its victims, or lost against other heads.
             busy += 1;
         } else if finds_no_victims(&mut one, &first, &model.local_queue) {
             refused += 1;

@@ -291,7 +291,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The assignment in the size `counts`, without a search for victims.
+    /// The oracle's assignment of a workload in the size `counts` (pods of each pod set), without a search for victims.
     pub(crate) fn assign(&self, counts: &[i64]) -> Found {
         let mut found = Found {
             mode: Mode::Fit,
@@ -338,7 +338,7 @@ impl Search<'_> {
         found
     }
 
-    /// The assignment in the size `counts`, with its victims.
+    /// The oracle's assignment of a workload in the size `counts` (pods of each pod set), with its victims.
     pub(super) fn nominate_as(&self, counts: &[i64]) -> Found {
         let mut found = self.assign(counts);
         if found.mode == Mode::Preempt {

@@ -57,7 +57,7 @@ impl World {
         let root = self.tree.root(node);
         let is_due =
             self.live.iter().any(|live| self.tree.root(*live) == root) || pending.epoch != self.tree.nodes[root].epoch;
-        // A workload of a parked class was judged by free quota alone, so no other workload is an obstacle for it.
+        // A workload of a parked class of equals was judged by free quota alone, so no other workload is an obstacle for it.
         if is_due || !matches!(workload.phase, Phase::Pending(Place::Class)) || !pending.is_active(workload.class) {
             return None;
         }
