@@ -7,7 +7,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-/// A value as JSON; `null` for a value that has no JSON form, which no value of Kubernetes' and Berth's types lacks.
+/// A value as JSON; `null` for a value without a JSON form, but every value of Kubernetes' and Berth's types has one.
 #[must_use]
 pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Value {
     let made = serde_json::to_value(value);
@@ -15,7 +15,7 @@ pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Value {
     made.unwrap_or_default()
 }
 
-/// A value as the text of its JSON; empty for a value that has no JSON form, which no value of Kubernetes' and Berth's types lacks.
+/// A value as the text of its JSON; empty for a value without a JSON form, but every value of Kubernetes' and Berth's types has one.
 #[must_use]
 pub fn to_text<T: Serialize + ?Sized>(value: &T) -> String {
     let made = serde_json::to_string(value);

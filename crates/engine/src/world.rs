@@ -18,7 +18,7 @@ use crate::world::store::{Group, Holders, Queue, Store};
 pub struct Changed {
     /// ClusterQueues.
     pub cluster_queues: Vec<Arc<str>>,
-    /// LocalQueues: namespace and name.
+    /// Changed LocalQueues, each with namespace and name.
     pub local_queues: Vec<(String, String)>,
     /// Cohorts.
     pub cohorts: Vec<String>,

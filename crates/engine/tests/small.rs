@@ -28,7 +28,8 @@ const QUOTAS: usize = 3;
 const PAIRS: usize = QUOTAS * QUOTAS;
 
 /// Columns of `RULES`: queueing strategy; `withinClusterQueue`; `reclaimWithinCohort`; scan over flavors; fair sharing, by equal weights or by [`WEIGHTS`];
-/// limits of quota; strategies of fair sharing; preemption before borrowing, or while borrowing. Every pair of values of two columns occurs in some row.
+/// limits of quota; strategies of fair sharing; preemption before borrowing, or while borrowing. In the table `RULES`, every pair of values of two columns
+/// occurs in some row.
 const RULES: [[usize; 8]; 18] = [
     [0, 0, 0, 0, 0, 0, 0, 0],
     [0, 0, 1, 1, 1, 1, 1, 1],

@@ -1,8 +1,8 @@
 //! The flavors that a pod is given for resources of several resource groups have to be of one node. If two flavors have different values for a node label, or
 //! one flavor forbids a label of the other flavor, no node could take the pod (`docs/departures/0057-flavors-of-one-node.md`).
 //!
-//! Resource groups are assigned one after the other. A flavor that cannot be of one node with the flavors of earlier groups is skipped. If a group then has no
-//! fit, the choices of earlier groups are tried anew, the latest choice first (backtracking).
+//! The resource groups of a pod set get their flavors one group after the other. A flavor that cannot be of one node with the flavors of earlier groups is
+//! skipped. If a group then has no fit, the choices of earlier groups are tried anew, the latest choice first (backtracking).
 
 use crate::assign::assignment::Choice;
 use crate::assign::matching::selects_forbidden;

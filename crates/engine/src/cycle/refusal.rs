@@ -96,7 +96,7 @@ impl World {
     }
 
     /// Tries workloads of a LocalQueue again whose namespace labels did not match. If the namespace is new, workloads that were refused because the namespace
-    /// was absent are tried again, too, with the head of a strict queue, which stayed in its queue.
+    /// was absent are tried again, too; in a strict queue such a workload stayed in its queue as the head.
     fn try_again_of(&mut self, id: LocalQueueId, is_new: bool) {
         let local_queue = &self.store.local_queues[id];
         let Some(queue) = local_queue.queue else { return };

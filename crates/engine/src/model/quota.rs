@@ -16,9 +16,9 @@ pub struct FlavorResource {
 pub struct Quota {
     /// `nominalQuota`.
     pub nominal: Amount,
-    /// `borrowingLimit`; `None` means that borrowing is unlimited.
+    /// Limit of the quota that the queue or cohort may borrow (`borrowingLimit`); `None` means that borrowing is unlimited.
     pub borrowing_limit: Option<Amount>,
-    /// `lendingLimit`; `None` means that all quota may be lent.
+    /// Limit of the quota that the queue or cohort may lend (`lendingLimit`); `None` means that all quota may be lent.
     pub lending_limit: Option<Amount>,
 }
 

@@ -47,6 +47,6 @@ pub struct Toleration {
     pub op: TolerationOp,
     /// Value of the toleration, which the operator compares with the taint's value.
     pub value: String,
-    /// Effect; `None` matches every effect.
+    /// Effect of the taint; `None` matches every effect.
     pub effect: Option<TaintEffect>,
 }

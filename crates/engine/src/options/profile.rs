@@ -22,7 +22,8 @@ pub enum Departure {
     /// A preemptor keeps its claim on the quota for which it issued preemptions, instead of searching again (`0005-no-eviction-loops.md`).
     Claims,
     /// A parked workload that has several pod sets, or whose scan goes past flavors that it could borrow, is tried again when other workloads of its cohort
-    /// tree have been admitted (`0005-no-eviction-loops.md`). In Kueue a workload of this kind waits until another workload leaves.
+    /// tree have been admitted (`0005-no-eviction-loops.md`). In Kueue a parked workload that comes to fit because other workloads were admitted waits until
+    /// another workload leaves.
     TriedAgainAfterAdmissions,
     /// An admitted workload fits although the victims of its cycle still hold their quota (`0001-fit-beside-victims.md`).
     FitsBesideVictims,

@@ -100,9 +100,8 @@ pub(crate) const fn second(at: Millis) -> i64 {
     at.0.div_euclid(1000)
 }
 
-/// The lot of a namespace in a second: each of two namespaces is first about equally often. A tenant chooses neither its lot, nor, without the
-/// salt, a second in which it is low. The function is written out because the order has to be the same after a restart, an upgrade and a change
-/// of leader.
+/// The lot of a namespace in a second: each of two namespaces is first about equally often. A tenant cannot choose its lot, nor, without knowing the salt, a
+/// second in which its lot is low. The function is written out because the order has to be the same after a restart, an upgrade and a change of leader.
 pub(crate) fn lot(namespace: &str, second: i64, salt: u64) -> u64 {
     mixed(namespace.bytes().chain([0xff]).chain(second.to_le_bytes()), salt)
 }

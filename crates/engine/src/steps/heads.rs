@@ -46,8 +46,8 @@ impl Steps<'_> {
 
     /// Takes the head out of the queue of a ClusterQueue, as a cycle does. The head stays out of its queue until it is returned to the queue or changes. Cost
     /// of `pop_head`: the depth of the cohort tree; under admission fair sharing, also the number of the ClusterQueue's LocalQueues; after a change in the
-    /// cohort tree, also the number of the ClusterQueue's classes of equals and of its workloads that are parked alone; and the number of workloads whose
-    /// back-off is over.
+    /// cohort tree, also the number of the ClusterQueue's classes of equals and of its workloads that are parked apart from their class; and the number of
+    /// workloads whose back-off is over.
     pub fn pop_head(&mut self, cluster_queue: &str, now: Millis) -> Option<String> {
         self.0.release_timers(now);
         let queue = self.queue_named(cluster_queue)?;
@@ -103,7 +103,7 @@ impl Steps<'_> {
 
     /// Puts a head that was taken out of its queue back, with the reason `reason`. Cost of `put_back_for`: the depth of the cohort tree, and the number of
     /// members of the workload's class of equals if the class is parked for a new reason; after a change in the cohort tree, also the number of the
-    /// ClusterQueue's classes of equals and of its workloads that are parked alone.
+    /// ClusterQueue's classes of equals and of its workloads that are parked apart from their class.
     pub fn put_back_for(
         &mut self,
         uid: &str,
@@ -145,8 +145,8 @@ impl Steps<'_> {
     /// Lets all parked workloads of a ClusterQueue's cohort tree be tried again, and workloads whose back-off is over. Returns the number of workloads that
     /// become active; 0 below a cycle of cohorts. The cohort tree is woken as by a delta, and its queues as at the start of a plan. In addition, unlike a delta
     /// or a plan, `retry_parked` handles workloads that were taken out of their queue and workloads whose namespace did not match. Cost of `retry_parked`: the
-    /// number of classes of equals of the ClusterQueues of the cohort tree, of their workloads that are parked alone or whose namespace did not match, and of
-    /// all workloads whose back-off is over.
+    /// number of classes of equals of the ClusterQueues of the cohort tree, of their workloads that are parked apart from their class or whose namespace did
+    /// not match, and of all workloads whose back-off is over.
     pub fn retry_parked(&mut self, cluster_queue: &str, now: Millis) -> usize {
         let Some(queue) = self.queue_named(cluster_queue) else { return 0 };
         let node = self.0.store.queues[queue].node;

@@ -113,7 +113,7 @@ impl Workload {
         Rank::new(self.priority, held.loses_since(), &self.tie, id)
     }
 
-    /// Whether the figures of its queue count the workload while it is pending.
+    /// Whether the figures of the workload's queue count the workload while it is pending.
     pub(crate) fn is_listed(&self) -> bool {
         self.blocked != Some(Blocked::OutOfQueue)
     }

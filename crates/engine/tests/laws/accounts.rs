@@ -174,7 +174,8 @@ fn is_of_fewer(account: &Account) -> bool {
     account.cells.iter().any(|cell| cell.pods < cell.all_pods)
 }
 
-/// The workloads that a first cycle judges only once. A judgement that the cycle repeats depends on the cycle's earlier steps.
+/// The workloads that a first cycle judges only once. A workload that the cycle judges a second time is left out, because the second result depends on the
+/// cycle's earlier steps.
 fn judged_once<'a>(objects: &'a Objects, plan: &Plan) -> BTreeMap<&'a str, &'a WorkloadSpec> {
     let again = |queue: &str| plan.recomputed_targets.keys().any(|(name, _)| name == queue);
     let specs = objects.workloads.iter().filter(|spec| !again(&spec.local_queue));

@@ -428,7 +428,7 @@ fn planned(extras: &Extras) -> Result<[u32; 4], String> {
     let plan = extras.world().plan(NOW, ALL);
     let (mut world, mut quiet) = (extras.world(), 0);
     let (mut admissions, mut evictions) = (Vec::new(), Vec::new());
-    // A cycle that only continues a scan of flavors neither admits nor evicts, and one workload after another may have a cycle that only scans.
+    // A cycle that only continues a scan of flavors neither admits nor evicts, and several workloads in a row may need a cycle of this kind.
     while quiet < 600 {
         let step = world.plan_cycles(NOW, ALL, 1);
         if step.cycles == 0 {

@@ -84,8 +84,8 @@ fn cut(spec: &mut WorkloadSpec, cell: &CellAccount, mut less: i128) {
 /// Releases the amount `much` of a cell, from workloads whose end helps the queue: the queue may use exactly this amount more afterwards.
 fn release(objects: &mut Objects, queue: &str, cell: &CellAccount, much: i128) -> Result<(), String> {
     let mut left = much;
-    // Workloads of the queue itself are reduced first, because all of their usage helps. Usage of other queues helps only as far as it is beyond their own
-    // nominal quota.
+    // Workloads of the queue itself are reduced first, because all of the quota that they give back helps the queue. Usage of other queues helps only as far as
+    // it is beyond their own nominal quota.
     let mut order: Vec<usize> = (0..objects.workloads.len()).collect();
     let is_other = |spec: &WorkloadSpec| !matches!(&spec.state, WorkloadState::Reserved(r) if r.cluster_queue == queue);
     order.sort_by_key(|at| is_other(&objects.workloads[*at]));

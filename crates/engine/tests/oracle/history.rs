@@ -247,7 +247,7 @@ impl<'a> History<'a> {
         if head.found.mode != Mode::Fit || gone.is_empty() || !self.options.profile.has(Departure::FitsBesideVictims) {
             return true;
         }
-        // Victims still hold their quota; only the quota that is kept for pending workloads is left out of the comparison.
+        // In this comparison victims still hold their quota, and the quota that is kept for pending workloads counts as free.
         let mut held = self.accounting.clone();
         held.clear_charged();
         held.fits(&head.queue, &head.found.usage)
