@@ -236,7 +236,8 @@ pub struct ClusterQueueStatus {
     /// Share of this queue in its cohort.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fair_sharing: Option<FairSharingStatus>,
-    /// Reserved quota by resource, summed over all flavors, for the columns of `kubectl get`. Only Berth writes this field.
+    /// Reserved quota by resource, summed over all flavors, for the columns of `kubectl get`. The field `berthUsed` does not exist in Kueue, so only Berth
+    /// writes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub berth_used: Option<String>,
 }

@@ -61,7 +61,7 @@ pub struct ClusterSource {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct KubeConfig {
-    /// Name of the Secret, or path of the file.
+    /// Name of the Secret, or path of the file, with the kubeconfig.
     #[schemars(length(min = 1, max = 256))]
     pub location: String,
     /// Type of the location: `Secret` or `Path`.

@@ -25,7 +25,8 @@ pub struct ProvisioningRequestConfigSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 100, "additionalProperties" = json!({"type": "string", "maxLength": 255})))]
     pub parameters: BTreeMap<String, String>,
-    /// Resources for which Berth creates ProvisioningRequests: only for pod sets that request one of them. An empty list means all pod sets.
+    /// Resources for which Berth creates ProvisioningRequests: only for pod sets that request one of them. An empty list of resources means that Berth creates
+    /// ProvisioningRequests for all pod sets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "set"))]
     pub managed_resources: Vec<String>,

@@ -45,7 +45,7 @@ pub struct TopologyAssignmentSlice {
     pub pod_counts: TopologyAssignmentSlicePodCounts,
 }
 
-/// Values of one level: one for all domains, or one each.
+/// Values of one level: one value for all domains, or one value for each domain.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("x-kubernetes-validations" = one_of("universal", "individual")))]
@@ -77,7 +77,7 @@ pub struct TopologyAssignmentSliceLevelIndividualValues {
     pub roots: Vec<String>,
 }
 
-/// Pod counts: one for all domains, or one each.
+/// Pod counts: one number for all domains, or one number for each domain.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("x-kubernetes-validations" = one_of("universal", "individual")))]

@@ -224,9 +224,9 @@ pub struct CapacityTiers {
     pub climb_back: Option<ClimbBack>,
 }
 
-/// Tiers of jobs whose pods have a label with one of the values. Berth looks for the label on the pod templates of the Workload and on the
-/// Workload itself. An entry fits only if the ClusterQueue has a flavor of one of its tiers, so that no job waits for a reservation that the
-/// ClusterQueue does not have.
+/// Tiers of jobs whose pods have a label with one of the values. Berth looks for the label on the pod templates of the Workload and on the Workload itself. An
+/// entry of `defaultFor` fits a job only if the ClusterQueue has a flavor of one of its tiers, so that no job waits for a reservation that the ClusterQueue
+/// does not have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default, extend("required" = ["label", "values", "tiers"]))]

@@ -144,7 +144,7 @@ enum Look {
 impl Place {
     const ROOT: Self = Self { way: &[], depth: 0, list: false };
 
-    /// The way in which the field `name` at this place is read; `None` if the field stays text.
+    /// The way in which the field `name` at this place of an object is read; `None` if the field stays JSON text.
     fn look(self, name: &str) -> Option<Look> {
         let here = self.way.get(..self.depth)?;
         if name == "name" && here.last().is_some_and(|step| step.ends_with("[]")) {
@@ -205,7 +205,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
     }
 }
 
-/// Reads the value at a place of an object.
+/// Reads the value at a place of an object from JSON.
 struct Reading<'l, 'a> {
     place: Place,
     lifted: &'l mut Vec<Lifted<'a>>,
@@ -283,7 +283,7 @@ impl<'de: 'a, 'a> Visitor<'de> for Reading<'_, 'a> {
     }
 }
 
-/// Writes the value at a place of an object. An object or list in the value still has the type with which it was read, because a conversion unit
+/// Writes the value at a place of an object as JSON. An object or list in the value still has the type with which it was read, because a conversion unit
 /// changes fields within an object, never the type of the object itself.
 fn write(value: &Value, place: Place, lifted: &[Lifted<'_>], out: &mut Vec<u8>) -> serde_json::Result<()> {
     match value {

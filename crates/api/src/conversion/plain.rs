@@ -1,6 +1,6 @@
-//! JSON that is decoded as it is, whatever the names of its fields; [`crate::lean`] describes the field name that has a special meaning for
-//! serde_json. The decoder of a single object can refuse an object with that field name; a conversion review with such an object must be answered,
-//! because the review contains other objects.
+//! JSON that is decoded as it is, whatever the names of its fields; [`crate::lean`] describes the field name that has a special meaning for serde_json. The
+//! decoder of a single object can refuse an object with the special field name of serde_json; a conversion review with such an object must be answered, because
+//! the review contains other objects.
 
 use std::fmt;
 

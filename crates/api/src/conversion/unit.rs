@@ -31,8 +31,8 @@ pub(super) struct Unit {
     pub(super) limited: Option<Limited>,
 }
 
-/// Functions for fields that may be too large to write out in v1beta1. Fields that are too large for v1beta1 are carried in the annotation as they
-/// are in v1beta2.
+/// Functions for fields that may be too large to write out in v1beta1. Fields that are too large for v1beta1 are carried in the annotation
+/// `berth.dev/not-in-v1beta1` as they are in v1beta2.
 pub(super) struct Limited {
     /// Returns true if `down` loses nothing of the fields of v1beta2, and if they have no more topology domains than may still be written out; the function
     /// subtracts their number from the number that is left.

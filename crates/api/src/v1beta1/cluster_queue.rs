@@ -175,7 +175,8 @@ pub struct ClusterQueueStatus {
     /// Share of this queue in its cohort.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fair_sharing: Option<FairSharingStatus>,
-    /// Reserved quota by resource, summed over all flavors, for the columns of `kubectl get`. Only Berth writes this field.
+    /// Reserved quota by resource, summed over all flavors, for the columns of `kubectl get`. The field `berthUsed` does not exist in Kueue, so only Berth
+    /// writes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub berth_used: Option<String>,
 }
@@ -189,7 +190,7 @@ pub struct ClusterQueuePendingWorkloadsStatus {
     #[serde(rename = "clusterQueuePendingWorkload", default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub cluster_queue_pending_workloads: Vec<ClusterQueuePendingWorkload>,
-    /// Time at which the list last changed.
+    /// Time at which the list of pending workloads last changed.
     pub last_change_time: Time,
 }
 

@@ -23,7 +23,7 @@ pub struct MultiKueueClusterSpec {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct KubeConfig {
-    /// Name of the Secret, or path of the file.
+    /// Name of the Secret, or path of the file, with the kubeconfig.
     pub location: String,
     /// Type of the location: `Secret` or `Path`.
     #[schemars(extend("default" = "Secret", "enum" = ["Secret", "Path"]))]

@@ -1,7 +1,7 @@
-//! Laws of conversion over generated objects: the content of v1beta2 survives v1beta1, the content of v1beta1 survives v1beta2, each version gets
-//! only fields that it knows, and no object makes the conversion fail. `generate.rs` makes objects from the schemas in `crds/`, `server.rs` changes
-//! them as an API server does, `reviews.rs` sends them in conversion reviews, and `widest.rs` measures times. The environment variable `BERTH_CASES`
-//! sets the number of objects.
+//! Laws of conversion over generated objects: the content of v1beta2 survives v1beta1, the content of v1beta1 survives v1beta2, each version gets only fields
+//! that it knows, and no object makes the conversion fail. `generate.rs` makes objects from the schemas in `crds/`, `server.rs` changes them as an API server
+//! does, `reviews.rs` sends them in conversion reviews, and `widest.rs` measures times. The environment variable `BERTH_CASES` sets the number of objects that
+//! the tests of conversion generate.
 
 mod generate;
 mod reviews;
