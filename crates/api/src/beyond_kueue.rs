@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::rules::rules_with_value;
 
-/// The rule that quotas and limits are not negative. A quota whose text begins with `-0` or `-.` is accepted, because it may be zero, and a rule
-/// would have to read the text to know.
+/// The rule that quotas and limits are not negative. A quota whose text begins with `-0` or `-.` is accepted, because it may be zero, and a CEL rule would have
+/// to read the rest of the text to find out.
 pub(crate) fn not_negative() -> Value {
     rules_with_value(&[[
         "type(self) in [int] ? self >= 0 : !self.startsWith('-') || self.startsWith('-0') || self.startsWith('-.')",

@@ -108,7 +108,7 @@ fn objects(forest: usize, quotas: usize, rules: usize) -> Objects {
             spec.fungibility.when_can_borrow = Fungibility::TryNextFlavor;
         }
         if extra == 1 {
-            // The preference matters only if the scan goes on to the next flavor both after borrowing and after preemption.
+            // The preference between borrowing and preemption matters only if the scan goes on to the next flavor both after borrowing and after preemption.
             spec.fungibility = FlavorFungibility {
                 when_can_borrow: Fungibility::TryNextFlavor,
                 when_can_preempt: Fungibility::TryNextFlavor,
@@ -142,7 +142,8 @@ fn kind(number: u8) -> Kind {
     Kind { queue, priority, asked, state }
 }
 
-/// Four kinds of workload, the oldest first, for every distinct world. The parameter `alike` is true for a queue that is equal to the queue before it.
+/// For every distinct world, the kinds of its four workloads, the oldest workload first. The parameter `alike` is true for a queue that is equal to the queue
+/// before it.
 fn choices(alike: [bool; 3]) -> Vec<[u8; 4]> {
     let mut found = Vec::new();
     let mut chosen = Vec::new();

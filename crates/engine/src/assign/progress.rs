@@ -13,8 +13,8 @@ pub(crate) struct Progress {
     pub(crate) tried: Vec<Vec<(ResourceId, i32)>>,
     pub(crate) generation: u64,
     pub(crate) cycle: u64,
-    /// Change counter (epoch) of the cohort tree at the time when this round of scans began at the first flavors; [`UNSURE`] if the head failed for another
-    /// reason than a plain lack of room.
+    /// Change counter (epoch) of the cohort tree at the time when the workload's present round of scans began at the first flavors; [`UNSURE`] if the head
+    /// failed for another reason than a plain lack of room.
     pub(crate) began: u64,
     /// Number of scans in the workload's round of scans over flavors.
     pub(crate) scans: usize,

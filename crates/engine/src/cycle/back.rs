@@ -14,7 +14,7 @@ struct ScanEnd {
     class: ClassId,
     /// True if there are flavors that the next scan can try at once.
     goes_on: bool,
-    /// Number of scans after which the round of scans ends.
+    /// Largest number of scans over flavors in one round of scans of the head.
     most: usize,
 }
 

@@ -114,8 +114,8 @@ impl Steps<'_> {
         let Some((id, queue, Place::InFlight)) = self.place_of(uid) else { return false };
         let root = self.0.tree.root(self.0.store.queues[queue].node);
         let epoch = self.0.tree.nodes[root].epoch;
-        // If other workloads were woken while the workload was out of its queue, the workload is woken, too. In a plan no time passes between taking a head and
-        // putting it back.
+        // If other workloads were woken while the workload was out of its queue, the workload is woken, too. In a plan no time passes between taking a head out
+        // of its queue and returning the head to the queue.
         let woken = self.0.store.queues[queue].pending.taken_at.is_some_and(|at| at != epoch);
         self.0.wake_queue(queue, root);
         let mut one = |(resource, index): (&String, &i32)| (self.0.store.resources.intern(resource), *index);

@@ -101,8 +101,8 @@ impl<'a> Life<'a> {
     fn round(&mut self, bounds: Option<&mut Tally>) -> Result<Round, String> {
         let mut round = Round::default();
         let (mut quiet, mut bounds) = (0, bounds);
-        // A cycle may only continue a scan of flavors, without an admission or eviction. The test cannot know how many cycles of this kind follow each other,
-        // so a whole plan is made after eight of them.
+        // A cycle may only continue a scan of flavors, without an admission or eviction. The test cannot know how many cycles in a row only continue a scan of
+        // flavors, so a whole plan is made after eight of them.
         while quiet <= 8 {
             // Free quota changes from cycle to cycle in a plan, so the bounds are judged for single cycles only.
             let rooms = (bounds.is_some() && quiet < 8).then(|| self.rooms());

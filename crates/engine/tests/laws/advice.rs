@@ -396,7 +396,8 @@ fn advice_fault(objects: &Objects, followed: &mut Followed) -> Result<(), String
         }
         if let Some(obstacle) = account.obstacle {
             *followed.entry(kind(&obstacle)).or_default() += 1;
-            // Amounts beyond the range are cut off, and then the fit depends on the sums, so an obstacle with amounts beyond the range is not judged.
+            // Amounts beyond the range of amounts are cut off, and then the fit depends on their sums, so an obstacle with amounts beyond the range is not
+            // judged.
             obstacles.extend(account.cells.iter().all(has_an_end).then_some((spec, obstacle)));
         }
     }

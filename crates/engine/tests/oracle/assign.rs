@@ -282,8 +282,8 @@ impl Search<'_> {
             let fr = (best.flavors[*resource].0.clone(), (*resource).clone());
             *found.usage.entry(fr).or_default() += value;
         }
-        // In Kueue the mode of the flavor decides whether the flavor fits. If preemption is preferred to borrowing, the mode of the flavor may hide a resource
-        // that does not fit.
+        // In Kueue the mode of the flavor over all resources decides whether the flavor fits, even if one resource does not fit. If preemption is preferred to
+        // borrowing, the mode of the flavor may hide a resource that does not fit.
         let all_fit = best.flavors.values().all(|(_, mode)| *mode == Mode::Fit);
         let fits = best.level.0 == Granular::Fit && (all_fit || !self.options.profile.has(Departure::AllResourcesFit));
         found.sets[index].lacks |= !fits;
