@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Limits of the cache for bearers of tokens.
+/// Limits of the cache of RBAC verdicts about clients that send bearer tokens.
 const BEARERS: Limits = Limits {
     entries: 1024,
     at_once: 4,
@@ -27,7 +27,7 @@ const BEARERS: Limits = Limits {
     good: Duration::from_secs(60),
     bad: Duration::from_secs(10),
 };
-/// Limits of the cache for authors of objects. The API server has authenticated the authors, so a client cannot invent many of them.
+/// Limits of the cache of RBAC verdicts about users who write objects. The API server has authenticated these users, so a client cannot invent many user names.
 const AUTHORS: Limits = Limits {
     entries: 4096,
     at_once: 16,
@@ -42,13 +42,13 @@ const AUTHORS: Limits = Limits {
 pub enum Verdict {
     /// The user is allowed.
     Allowed,
-    /// The user is not allowed; the text is the message of RBAC.
+    /// RBAC does not allow the request of the user; the text is the message of RBAC.
     Forbidden(Arc<str>),
     /// The API server does not know the user's token.
     Unknown,
-    /// No request was sent, because too many requests about other users are running.
+    /// Berth sent no TokenReview or SubjectAccessReview, because too many reviews about other users are running.
     Busy,
-    /// The API server gave no answer; the text is the reason.
+    /// The API server gave no verdict; the text is the reason.
     Unanswered(Arc<str>),
 }
 
@@ -61,7 +61,7 @@ pub struct User {
     pub uid: String,
     /// Groups of the user.
     pub groups: Vec<String>,
-    /// Further facts about the user, from the authenticator.
+    /// The `extra` fields of the user, as the API server's authenticator sets them.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -98,7 +98,7 @@ impl Access {
         Self { client, memory: Arc::new(Memory::new(AUTHORS)) }
     }
 
-    /// Verdict of the API server on a GET of one of Berth's paths by the bearer of a token.
+    /// Verdict of the API server on a GET of one of Berth's own HTTP paths (such as `/metrics`) by the user whom a bearer token authenticates.
     pub async fn bearer_may_get(&self, token: String, path: &'static str) -> Verdict {
         let key = digest(&[token.as_bytes(), path.as_bytes()]);
         let client = self.client.clone();
@@ -127,7 +127,7 @@ impl Access {
     }
 }
 
-/// The cache key of a question, which has a digest in place of a token.
+/// The cache key of a question about a user's access; the key has a digest in place of a token.
 fn digest(parts: &[&[u8]]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {

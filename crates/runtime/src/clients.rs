@@ -17,24 +17,24 @@ use tower::{BoxError, Layer, Service, ServiceBuilder};
 /// The Kubernetes clients for watches and for calls.
 #[derive(Clone)]
 pub struct Clients {
-    /// Client for watches. Pings and the watcher's time-outs limit silence on its connection.
+    /// Client for watches. HTTP/2 pings and the time-outs of watches end a connection of this client that stays silent.
     pub watch: Client,
-    /// Client for calls, without hidden retries. A call gets an answer within 30 s or fails.
+    /// Client for calls, which does not retry by itself. A call with this client gets an answer within 30 s or fails.
     pub rpc: Client,
 }
 
-/// Time without traffic after which a ping is sent on the connection.
+/// Time without traffic after which an HTTP/2 ping is sent on the connection to the API server.
 const PING: Duration = Duration::from_secs(15);
-/// Time limit for the answer to a ping. Without an answer the connection is closed, and requests on it have an unknown outcome.
+/// Time limit for the answer to an HTTP/2 ping. Without an answer the connection to the API server is closed, and requests on it have an unknown outcome.
 const PONG: Duration = Duration::from_secs(10);
 
 impl Clients {
-    /// Makes both clients from one configuration.
+    /// Makes the client for watches and the client for calls from one configuration.
     ///
     /// # Errors
     /// The certificates or credentials of the configuration cannot be read.
     pub fn new(mut config: Config, version: &str, metrics: &Arc<Metrics>) -> kube::Result<Self> {
-        // Compression is off, because it costs CPU on both sides, and Berth runs near its API server.
+        // Compression of answers is off, because it costs CPU in Berth and in the API server, and Berth runs near its API server.
         config.disable_compression = true;
         if let Ok(agent) = http::HeaderValue::from_str(&format!("berth/{version}")) {
             config.headers.push((http::header::USER_AGENT, agent));
@@ -49,15 +49,15 @@ impl Clients {
     }
 }
 
-/// A client that uses HTTP/2 if the server supports it.
+/// A client of the API server that uses HTTP/2 if the API server supports it.
 fn client(config: Config, counting: &Counting) -> kube::Result<Client> {
-    // The client stack of kube supports proxies, server names and credential plugins, and only HTTP/1.1.
+    // The HTTP client of the crate kube supports proxies, server names and credential plugins, but not HTTP/2.
     if config.proxy_url.is_some() || config.tls_server_name.is_some() || config.auth_info.exec.is_some() {
         return Ok(ClientBuilder::try_from(config)?.with_layer(counting).build());
     }
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
-    // A small frame must not wait for the acknowledgement of the frame before.
+    // Nagle's algorithm is off, so that a small HTTP/2 frame does not wait for the acknowledgement of the previous frame.
     tcp.set_nodelay(true);
     let tls = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?);
     let mut connector = TimeoutConnector::new(tls.https_or_http().enable_all_versions().wrap_connector(tcp));
@@ -196,7 +196,7 @@ mod tests {
         check(Method::GET, "/version", "", "/version", "raw");
     }
 
-    /// Address of a server that answers every request with 503, and counts requests by method.
+    /// Address of a test server that answers every request with 503, and counts the requests by method.
     async fn overloaded(asked: Arc<Mutex<BTreeMap<String, usize>>>) -> http::Uri {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
@@ -210,7 +210,7 @@ mod tests {
 
     #[tokio::test]
     async fn write_refused_by_overloaded_server_is_sent_once_per_client() {
-        // The client stack of kube is used for features that Berth's stack lacks, such as another server name.
+        // Berth uses the HTTP client of the crate kube for features that Berth's own HTTP client lacks, such as another TLS server name.
         for server_name in [None, Some("kubernetes.example".to_owned())] {
             let asked = Arc::<Mutex<BTreeMap<String, usize>>>::default();
             let mut config = Config::new(overloaded(Arc::clone(&asked)).await);

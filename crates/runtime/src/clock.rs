@@ -7,17 +7,18 @@ use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Lead of the loop's time over the wall clock from which on a log line is written.
+/// If the control loop's time is ahead of the wall clock by more than this, Berth writes a log line.
 const NOTED: SignedDuration = SignedDuration::from_secs(2);
 
-/// The loop's clock follows the wall clock, except after the wall clock was set back. After the wall clock was set back, the loop's time advances at half speed
-/// until the wall clock has caught up, so that no wait takes more than twice as long. A forward jump of the wall clock is followed at once.
+/// The clock of the control loop follows the wall clock, except after the wall clock was set back. After the wall clock was set back, the loop's time advances
+/// at half speed until the wall clock has caught up, so that no wait takes more than twice as long. The loop's time follows a forward jump of the wall clock at
+/// once.
 #[derive(Debug)]
 pub struct Clock {
     last: Timestamp,
     begin: Instant,
     read: Instant,
-    /// Lead of the last time over the wall clock.
+    /// How far the last time of the loop was ahead of the wall clock.
     lead: SignedDuration,
     is_reported: bool,
 }
@@ -33,7 +34,7 @@ impl Clock {
         Self { last: wall, begin: instant, read: instant, lead: SignedDuration::ZERO, is_reported: false }
     }
 
-    /// The current time, which is never before the last returned time.
+    /// The current time of the control loop, which is never before the last returned time.
     pub fn now(&mut self) -> Timestamp {
         let now = self.at(Timestamp::now(), Instant::now());
         if self.lead > NOTED && !self.is_reported {
@@ -47,7 +48,7 @@ impl Clock {
         now
     }
 
-    /// Time of the monotonic clock at the last reading, since the start of the clock.
+    /// Time by the monotonic clock from the start of the loop's clock to the last reading of the clock.
     #[must_use]
     pub fn steady(&self) -> Duration {
         self.read.saturating_duration_since(self.begin)
@@ -130,7 +131,8 @@ mod tests {
         assert_eq!(wall.read(&mut clock), wall.wall());
     }
 
-    /// Timers still work, because the monotonic clock is not affected. The time of day catches up within two days.
+    /// Timers still work, because the monotonic clock is not affected. After the wall clock was set back by a day, it has caught up with the loop's time within
+    /// two days.
     #[test]
     fn clock_set_back_by_a_day_runs_at_half_speed() {
         let (mut wall, mut clock) = start();

@@ -8,25 +8,25 @@ use berth_control::{Control, Step, measure};
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// Control, as the control loop uses it.
+/// The controller (`berth-control`), as the control loop uses it.
 pub trait Controller: Send + 'static {
-    /// Sets the time of day and the process's run time by the monotonic clock, at the beginning of each turn.
+    /// Sets control's time of day and the process's run time by the monotonic clock; the control loop calls `tick` at the beginning of each turn.
     fn tick(&mut self, now: Timestamp, steady: Duration);
-    /// Passes an observation of a watch to control, also while the process does not lead, so that the view is current when it does.
+    /// Passes an observation of a watch to control, also while the process does not lead, so that the view is current when the process begins to lead.
     fn observe(&mut self, observation: Observation, now: Timestamp);
     /// Sets the time since which pods are counted, before the lists that follow a claim of the Lease.
     fn count_pods_since(&mut self, since: Option<Timestamp>);
     /// Sets leadership: with `Some`, the process leads in this term and all observations are newer than the claim; with `None`, it does not lead.
     fn lead(&mut self, term: Option<Term>);
-    /// Passes the outcome of a write to control.
+    /// Passes the outcome of a task (a write or a query) to control.
     fn outcome(&mut self, id: TaskId, outcome: TaskOutcome, now: Timestamp);
-    /// Lets control decide, and returns its writes.
+    /// Lets control decide, and returns the tasks (writes and queries) that control asks for.
     fn step(&mut self, now: Timestamp) -> Step;
-    /// Moves counters and histogram observations since the last call into the metrics registry. `took` is the duration of the last step.
+    /// Adds control's counts and histogram values since the last call of `record` to the metrics registry. `took` is the duration of control's last step.
     fn record(&mut self, metrics: &Metrics, took: Duration);
     /// The current gauges.
     fn gauges(&self) -> Gauges;
-    /// Digest of the view, for a comparison with a view built from fresh lists.
+    /// Digest of control's view, for a comparison with a view that is built from fresh lists.
     fn recompute(&self) -> serde_json::Value;
     /// Usage of ClusterQueues and cohorts with the holders of quota, for users.
     fn held(&self) -> serde_json::Value;
@@ -59,7 +59,7 @@ impl Controller for Control {
 
     fn record(&mut self, metrics: &Metrics, took: Duration) {
         let measures = self.drain_measures();
-        // One pass over all series removes the series of consecutive forgotten objects together.
+        // For consecutive forgotten objects, one pass over all metric series removes the series of all these objects.
         for run in measures.chunk_by(|one, next| forgotten(one).is_some() && forgotten(next).is_some()) {
             let gone: Vec<_> = run.iter().filter_map(forgotten).map(borrowed).collect();
             if !gone.is_empty() {
@@ -86,7 +86,7 @@ impl Controller for Control {
     }
 }
 
-/// Counter of scheduling attempts. The duration of an attempt is the duration of its step, because control has no clock.
+/// Counter of scheduling attempts. The duration of a scheduling attempt is the duration of control's step that made the attempt, because control has no clock.
 const ATTEMPTS: &str = "kueue_admission_attempts";
 
 fn record(metrics: &Metrics, measure: &Measure, took: Duration) {

@@ -1,7 +1,7 @@
 //! The control loop, in which control receives observations, outcomes and the time.
 //!
-//! The loop passes everything that has arrived to control before each step, so that a burst of changes costs one decision. The loop steps only after all kinds
-//! were listed, and leads only after all kinds were listed again since the claim of the Lease.
+//! The loop passes all observations and outcomes that have arrived to control before each step, so that a burst of changes costs one decision. The loop makes a
+//! step only after all kinds were listed, and leads only after all kinds were listed again since the claim of the Lease.
 
 use crate::clock::Clock;
 use crate::controller::Controller;
@@ -21,30 +21,30 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-/// Largest number of observations that are passed on before a step.
+/// Largest number of observations that the control loop passes to control before a step.
 const BATCH: usize = 8192;
-/// Largest number of queries that are answered in one turn, so that many clients cannot delay decisions for long.
+/// Largest number of queries about control's state that the control loop answers in one turn, so that many clients cannot delay decisions for long.
 const QUERIES: usize = 8;
-/// Longest sleep of the loop: the heartbeat must go on, and a jump of the wall clock must be noticed within this time.
+/// Longest sleep of the control loop: within this time the loop must note a heartbeat, and must notice a jump of the wall clock.
 const NAP: Duration = Duration::from_secs(5);
 
-/// Shortest time between two steps. After [`BURST`] steps without a rest, the shortest time is [`INTERVAL`], so that changes that arrive meanwhile are decided
-/// together. The first change after a rest is decided at once.
+/// Shortest time between two steps of control. After [`BURST`] steps without a rest, the shortest time is [`INTERVAL`], so that control decides about the
+/// changes of this time together. Control decides about the first change after a rest at once.
 const GAP: Duration = Duration::from_millis(10);
-/// Time per step under lasting load.
+/// Average time between two steps of control under lasting load.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Number of consecutive steps that wait for [`GAP`] only, instead of [`INTERVAL`]. A single job in a quiet cluster needs fewer steps from its creation to its
-/// start.
+/// Number of consecutive steps of control between which the control loop waits for [`GAP`] only, instead of [`INTERVAL`]. A single job in a quiet cluster needs
+/// fewer steps from its creation to its start.
 const BURST: u32 = 20;
 
-/// A query about the state of control, to the thread that owns it.
+/// A query about the state of control, to the thread that runs the control loop.
 #[derive(Debug)]
 pub enum StateQuery {
     /// Query for the current gauges.
     Gauges(oneshot::Sender<Gauges>),
-    /// Query for the digest of the view.
+    /// Query for the digest of control's view.
     Digest(oneshot::Sender<Value>),
-    /// Query for the part of the digest with the quota that queues and cohorts hold.
+    /// Query for the part of the digest with the quota that ClusterQueues and cohorts hold.
     Held(oneshot::Sender<Value>),
 }
 
@@ -52,31 +52,31 @@ pub enum StateQuery {
 pub struct Ports {
     /// Observations from the watches.
     pub seen: mpsc::Receiver<Seen>,
-    /// Outcomes from the writer pool; the channel closes when the pool has ended.
+    /// Outcomes of tasks from the writer pool; the channel closes when the pool has ended.
     pub outcomes: mpsc::Receiver<(TaskId, TaskOutcome)>,
     /// Queries from the servers.
     pub queries: mpsc::Receiver<StateQuery>,
-    /// Writes to the writer pool.
+    /// Channel of the tasks (writes and queries) to the writer pool.
     pub writes: mpsc::UnboundedSender<Task>,
-    /// Epochs for the watches: a higher number requests fresh lists.
+    /// Channel of the epoch to the watches: a higher epoch requests fresh lists.
     pub epochs: watch::Sender<u64>,
     /// Term and lease of this process.
     pub leadership: Leadership,
     /// Sink for Kubernetes events.
     pub events: EventSink,
-    /// Receives whether any Workload waits for quota.
+    /// Load of the API server, to which the loop reports whether any Workload waits for quota.
     pub load: Arc<Load>,
     /// Registry of metrics.
     pub metrics: Arc<Metrics>,
-    /// Heartbeat and readiness of the loop.
+    /// Heartbeat and readiness of the control loop.
     pub liveness: Arc<Liveness>,
     /// Request to stop: the loop stops leading, waits for the running writes, and ends.
     pub stop: watch::Receiver<bool>,
-    /// True if there is an election. Without an election no other process can have written, so the first lists are recent enough.
+    /// True if the process takes part in an election. Without an election no other process of Berth can have written, so the loop leads with the first lists.
     pub elected: bool,
 }
 
-/// The epoch in which each kind was last listed completely.
+/// For each watched kind, the epoch in which the kind was last listed completely; `None` if the kind was not listed yet.
 struct Lists {
     listed: [Option<u64>; KINDS],
 }
@@ -87,7 +87,7 @@ impl Lists {
     }
 }
 
-/// Observations and outcomes that have arrived and were not passed to control yet.
+/// Observations and outcomes that the control loop has received and has not passed to control yet.
 struct Inbox {
     seen: Vec<Seen>,
     outcomes: Vec<(TaskId, TaskOutcome)>,
@@ -102,7 +102,7 @@ impl Inbox {
         self.seen.is_empty() && self.outcomes.is_empty()
     }
 
-    /// Receives everything that has arrived, without waiting.
+    /// Receives the observations and outcomes that have arrived, without waiting.
     fn fill(&mut self, ports: &mut Ports) {
         while let Ok(outcome) = ports.outcomes.try_recv() {
             self.outcomes.push(outcome);
@@ -129,14 +129,14 @@ impl Inbox {
     }
 }
 
-/// A claimed term of this process, which waits for the lists of its epoch or leads.
+/// A term that this process has claimed; the process leads once all kinds were listed in the claim's epoch.
 struct Claim {
     term: Term,
     epoch: u64,
     leading: bool,
 }
 
-/// Runs the loop until it is asked to stop and the writer pool has ended.
+/// Runs the control loop until the loop is asked to stop and the writer pool has ended.
 pub async fn run<B: Controller>(mut controller: B, mut ports: Ports) {
     let mut lists = Lists { listed: [None; KINDS] };
     let mut claim: Option<Claim> = None;
@@ -154,7 +154,7 @@ pub async fn run<B: Controller>(mut controller: B, mut ports: Ports) {
     while !*ports.stop.borrow() {
         ports.liveness.beat();
         if std::mem::take(&mut stepped) {
-            // The thread runs only the loop, so a blocking sleep delays no other task.
+            // The thread runs only the control loop, so a blocking sleep delays no other task.
             std::thread::sleep(throttle.rest(ports.liveness.elapsed()));
         }
         let nap = if due { Duration::ZERO } else { nap(wake, clock.now()) };
@@ -168,7 +168,7 @@ pub async fn run<B: Controller>(mut controller: B, mut ports: Ports) {
             () = tokio::time::sleep(nap) => {}
         }
         inbox.fill(&mut ports);
-        // Under load, an outcome or an observation always wakes the loop, so queries have no turn of their own.
+        // Under load, an outcome or an observation always wakes the control loop, so the loop answers queries in the same turn.
         for _ in 0..QUERIES {
             let Ok(query) = ports.queries.try_recv() else { break };
             answer(&controller, query);
@@ -184,7 +184,7 @@ pub async fn run<B: Controller>(mut controller: B, mut ports: Ports) {
         follow_leadership(&mut controller, &mut claim, &lists, &ports);
         let closed = claim.as_ref().is_some_and(|claim| claim.leading) && !ports.leadership.open(Instant::now());
         if closed {
-            // Near the end of the lease every write would come back unsent; a renewal of the lease makes a step due.
+            // Near the end of the lease the writer would refuse to send each write, so the control loop makes no step until the lease is renewed.
             wake = None;
         }
         if !due || !synced || closed {
@@ -198,7 +198,7 @@ pub async fn run<B: Controller>(mut controller: B, mut ports: Ports) {
     stop(controller, ports, inbox.outcomes, clock).await;
 }
 
-/// Time for which the loop may sleep.
+/// Time for which the control loop may sleep.
 fn nap(wake: Option<Timestamp>, now: Timestamp) -> Duration {
     let Some(wake) = wake else { return NAP };
     let left = wake.duration_since(now);
@@ -227,7 +227,7 @@ fn step<B: Controller>(controller: &mut B, ports: &Ports, journal: &mut Journal,
 }
 
 fn answer<B: Controller>(controller: &B, query: StateQuery) {
-    // A client that has gone needs no answer.
+    // The result of the send is ignored, because a client that has gone needs no answer to its query.
     match query {
         StateQuery::Gauges(reply) => drop(reply.send(controller.gauges())),
         StateQuery::Digest(reply) => drop(reply.send(controller.recompute())),
@@ -235,7 +235,7 @@ fn answer<B: Controller>(controller: &B, query: StateQuery) {
     }
 }
 
-/// Applies a change of leadership from the elector to control.
+/// Passes a change of leadership from the elector on to control.
 fn follow_leadership<B: Controller>(controller: &mut B, claim: &mut Option<Claim>, lists: &Lists, ports: &Ports) {
     let term = ports.leadership.state().term;
     if claim.as_ref().map(|claim| claim.term) != term {
@@ -265,7 +265,7 @@ fn follow_leadership<B: Controller>(controller: &mut B, claim: &mut Option<Claim
     }
 }
 
-/// Stops deciding, and passes the outcomes of running writes to control.
+/// Lets control decide no more, and passes the outcomes of running tasks to control.
 async fn stop<B: Controller>(
     mut controller: B,
     ports: Ports,
@@ -274,7 +274,7 @@ async fn stop<B: Controller>(
 ) {
     controller.lead(None);
     let Ports { outcomes: mut pending, writes, seen, liveness, metrics, .. } = ports;
-    // The pool ends when its senders are dropped, and the watches end with their channel.
+    // The writer pool ends when the senders of its channel are dropped, and the watches end when the receiver of their channel is dropped.
     drop(writes);
     drop(seen);
     while pending.recv_many(&mut outcomes, BATCH).await > 0 {

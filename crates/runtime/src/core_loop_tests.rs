@@ -13,7 +13,7 @@ type Log = Arc<Mutex<Vec<String>>>;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A controller that makes one write per step while it leads.
+/// A controller that asks for one write per step while its process leads.
 struct Scribe {
     log: Log,
     term: Option<Term>,
@@ -149,7 +149,7 @@ impl World {
     }
 }
 
-/// Waits for a forbidden action of the loop, before an assertion that the action did not happen.
+/// Waits as long as a wrong control loop would need for a forbidden action, before an assertion that the action did not happen.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
@@ -209,7 +209,7 @@ async fn core_loop_answers_queries_during_endless_write_outcomes() {
     world.list_all(0).await;
     world.state.send_replace(State { term: Some(Term(1)), ..State::default() });
     world.write().await;
-    // The channel is full whenever the loop reads it, because the loop rests between steps.
+    // The channel of outcomes is full whenever the control loop reads the channel, because the loop rests between steps.
     let outcomes = world.outcomes.clone();
     let flood =
         std::thread::spawn(move || while outcomes.blocking_send((TaskId(1), WriteOutcome::Conflict.into())).is_ok() {});

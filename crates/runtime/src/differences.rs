@@ -1,11 +1,11 @@
-//! Differences between two digests of the view, by object and field.
+//! Differences between two digests of control's view, by object and field.
 //!
 //! A digest has the form `{"objects": {kind: {name: {field: value}}}, "problems": [text]}`.
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// Largest number of differences that are listed; further differences are only counted.
+/// Largest number of differences between two digests that the report lists; further differences are only counted.
 const NAMED: usize = 500;
 
 /// Collector of the differences between two digests.
@@ -19,8 +19,8 @@ struct Place<'a> {
     name: &'a str,
 }
 
-/// Compares the digest of the watched view with a digest from fresh lists. The report has `equal`, the `differences` by kind, name and field with both values
-/// (the first 500, and `more` for the number of others), and for each digest its problems and its number of objects per kind.
+/// Compares the digest of control's view from watches with a digest from fresh lists. The report about two digests has `equal`, the `differences` by kind, name
+/// and field with both values (the first 500, and `more` for the number of others), and for each digest its problems and its number of objects per kind.
 pub(crate) fn report(incremental: &Value, fresh: &Value) -> Value {
     let mut found = Found::default();
     for (kind, one, other) in pairs(incremental.get("objects"), fresh.get("objects")) {
@@ -52,10 +52,10 @@ fn side(digest: &Value) -> Value {
     json!({"problems": digest.get("problems"), "objects": counts.collect::<Map<_, _>>()})
 }
 
-/// A name, with the value that each digest has under it.
+/// A name in two JSON objects, with the value that each object has under the name.
 type Pair<'a> = (&'a str, Option<&'a Value>, Option<&'a Value>);
 
-/// All names in two JSON objects, with both values; a value that is no object has no names.
+/// All names in two JSON values, each with the values of both; a JSON value that is no object has no names.
 fn pairs<'a>(one: Option<&'a Value>, other: Option<&'a Value>) -> Vec<Pair<'a>> {
     let one = one.and_then(Value::as_object);
     let other = other.and_then(Value::as_object);
@@ -76,7 +76,7 @@ impl Found {
                     self.compare(place, &field, one, other);
                 }
             }
-            // Long lists are reduced to the entries that only one list has.
+            // Two differing lists are reported without the entries that both lists have.
             (Some(Value::Array(one)), Some(Value::Array(other))) => {
                 let (left, right) = (only(one, other), only(other, one));
                 self.add(place, field, json!(left), json!(right));

@@ -1,4 +1,4 @@
-//! Dump of the loop's view into the log on a signal: a line for each ClusterQueue and cohort, and a last line with counts.
+//! Dump of control's view into the log on a signal: a line for each ClusterQueue and cohort, and a last line with counts.
 
 use crate::core_loop::StateQuery;
 use crate::server;
@@ -7,31 +7,32 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc};
 
-/// Largest number of quota holders in a line. With the longest names they take 13 KB, and a container's log splits lines after 16 KB.
+/// Largest number of quota holders in a line of the dump. With the longest names, the quota holders of a line take 13 KB, and a container's log splits lines
+/// after 16 KB.
 const MOST_HOLDERS: usize = 40;
 
 /// A line of the dump.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// The line about a ClusterQueue.
+    /// The line of the dump about a ClusterQueue.
     ClusterQueue {
         name: String,
         ready: String,
         reserving: u64,
         pending: u64,
-        /// Used and available quota by flavor and resource.
+        /// Used and available quota of the ClusterQueue by flavor and resource.
         usage: String,
         holders: String,
     },
-    /// The line about a cohort, with or without a Cohort object.
+    /// The line of the dump about a cohort, whether a Cohort object exists or not.
     Cohort { name: String, cycle: bool, usage: String },
-    /// The last line, with counts of the dumped objects and of the faults that the engine finds in its accounting.
+    /// The last line of the dump, with counts of the dumped objects and of the faults that the engine finds in its accounting.
     End { cluster_queues: usize, cohorts: usize, workloads: u64, problems: usize },
-    /// The line about a loop that did not answer.
+    /// The line that the dump has if the control loop did not answer.
     NoAnswer,
 }
 
-/// Passes the lines of a dump to `report` for each request. Requests during a dump cause one more dump together.
+/// Makes a dump of control's view for each request, and passes its lines to `report`. All requests that arrive during a dump cause one more dump together.
 pub(crate) async fn dump_on_request(
     asked: Arc<Notify>,
     queries: mpsc::Sender<StateQuery>,
@@ -45,7 +46,7 @@ pub(crate) async fn dump_on_request(
         };
         for line in lines(&held) {
             report(line);
-            // Lease renewals run on this thread, and must not wait for thousands of lines.
+            // Lease renewals run on the thread that writes the dump, and must not wait for thousands of lines.
             tokio::task::yield_now().await;
         }
     }
@@ -78,7 +79,7 @@ fn lines(held: &Value) -> Vec<Line> {
     lines
 }
 
-/// Name and digest of the objects of one kind.
+/// The objects of one kind in a digest of control's view: name and fields of each object.
 fn objects<'a>(held: &'a Value, kind: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
     held.get(kind).and_then(Value::as_object).into_iter().flatten()
 }

@@ -44,9 +44,9 @@ pub struct Elector {
 
 /// Handles of a running elector.
 pub struct Handle {
-    /// Sending makes the elector stop leading; it still holds the Lease afterwards.
+    /// A message on this channel makes the elector stop leading; the elector still holds the Lease afterwards.
     pub resign: oneshot::Sender<()>,
-    /// Sending makes the elector release the Lease and end.
+    /// A message on this channel makes the elector release the Lease and end.
     pub release: oneshot::Sender<()>,
     /// The task of the elector.
     pub task: tokio::task::JoinHandle<()>,
@@ -102,7 +102,7 @@ impl Elector {
         }
     }
 
-    /// Performs the next action of the candidate, and returns the pause before the action after it.
+    /// Performs the next action of the election's state machine, and returns the pause before the following action.
     async fn act(&mut self, candidate: &mut Candidate) -> Duration {
         let began = self.now();
         let action = candidate.next(began);
@@ -157,7 +157,7 @@ impl Elector {
         Duration::ZERO
     }
 
-    /// The Lease to write, with the metadata that other clients wrote.
+    /// The Lease that the elector writes; labels and annotations of other clients are kept.
     fn desired(&self, version: Option<String>, transitions: i32, acquire: bool) -> Lease {
         let now = MicroTime(Timestamp::now());
         let old = self.lease.as_ref().and_then(|lease| lease.spec.clone()).unwrap_or_default();
@@ -198,7 +198,7 @@ impl Elector {
         }
     }
 
-    /// A call with a time limit of half the renew deadline, so that a second attempt fits before the leader steps down.
+    /// Limits the time of a call about the Lease to half the renew deadline, so that a second attempt fits before the leader steps down.
     async fn bounded<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
         match tokio::time::timeout(self.timing.renew_deadline / 2, call).await {
             Ok(Ok(value)) => Ok(value),
@@ -221,13 +221,13 @@ impl Elector {
     }
 }
 
-/// The time in a Lease's annotation since which pods are counted.
+/// The creation time in a Lease's annotation from which on Berth counts pods without the label of managed pods.
 fn pods_since(metadata: &ObjectMeta) -> Option<Timestamp> {
     metadata.annotations.as_ref()?.get(PODS_SINCE)?.parse().ok()
 }
 
-/// Sets the annotation with the time since which pods are counted, and keeps the time as long as they are. Berth did not gate older pods, so it does not manage
-/// them.
+/// Sets the Lease's annotation with the creation time from which on Berth counts pods, and keeps this time as long as Berth counts pods. Berth did not gate
+/// older pods, so Berth does not manage older pods.
 fn note_pods(metadata: &mut ObjectMeta, counts_pods: bool, now: Timestamp) {
     if !counts_pods {
         if let Some(annotations) = &mut metadata.annotations {
@@ -268,7 +268,8 @@ mod tests {
         note_pods(&mut metadata, true, first);
         note_pods(&mut metadata, true, later);
         assert_eq!(pods_since(&metadata), Some(first));
-        // After counting was switched off and on again, the time is new, because pods that were created meanwhile have no gate.
+        // After the management of pods was switched off and on again, the time in the Lease's annotation is new, because pods that were created meanwhile have
+        // no gate.
         note_pods(&mut metadata, false, later);
         assert_eq!(pods_since(&metadata), None);
         note_pods(&mut metadata, true, later);

@@ -1,6 +1,7 @@
-//! Kubernetes events: a bounded queue, one worker, and a rate limit. An event that does not fit into the queue is dropped and counted, and no part waits for an
-//! event. While the API server is busy with writes, events get a fraction of their rate. An event has the time at which it happened, so that a late event is
-//! still correct. Events are sent in small batches, because waking up costs as much as an event.
+//! Kubernetes events: a bounded queue, one worker, and a rate limit. An event that does not fit into the queue is dropped and counted, and no part of Berth
+//! waits until an event is sent. While the API server is busy with writes that move jobs, Berth sends events at a fraction of their rate. An event has the time
+//! at which it happened, so that a late event is still correct. Events are sent in small batches, because waking up the worker costs as much CPU time as
+//! sending an event.
 
 mod packed;
 
@@ -24,25 +25,25 @@ use tokio::time::Instant;
 
 /// Longest note of an event that the API server accepts, in bytes.
 const NOTE_LIMIT: usize = 1024;
-/// Text at the end of a shortened note.
+/// Text at the end of an event's note that was shortened.
 const CUT: &str = " ...";
 /// Longest reason or action of an event, in bytes.
 const REASON_LIMIT: usize = 128;
-/// Largest number of queued notices: on their way to the worker, which reads them every few seconds, and in the worker itself.
+/// Largest number of event notices in the channel to the worker; `WAITING` is the largest number of notices that wait in the worker itself.
 const QUEUE: usize = 2048;
 const WAITING: usize = 6144;
-/// Time within which an identical notice is not written again.
+/// Time within which an identical event notice is not sent to the API server again.
 const REPEAT: Duration = Duration::from_secs(60);
-/// Largest number of notices that are remembered in order to drop repeated ones.
+/// Largest number of event notices that the worker remembers in order to drop repeated notices.
 const REMEMBERED: usize = 8192;
-/// Number of events in a batch.
+/// Largest number of events that the worker sends in a batch.
 const BATCH: usize = 16;
-/// Additional cost of an event, in tokens of the rate limit, while writes that move jobs take all of the API server's time.
+/// Tokens of the rate limit that an event costs beside its one token, while writes that move jobs take all of the API server's time.
 const BUSY_COST: f64 = 9.0;
 /// Time limit of the request that creates an event.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Sink for event notices. A sink is cheap to clone and never blocks.
+/// Sink for event notices. An [`EventSink`] is cheap to clone and never blocks its caller.
 #[derive(Clone)]
 pub struct EventSink {
     queue: mpsc::Sender<Packed>,
@@ -50,8 +51,8 @@ pub struct EventSink {
 }
 
 impl EventSink {
-    /// Starts the worker. The worker ends when every sink is dropped and the queue is sent, or with the runtime, which drops the rest of the queue. `load` is
-    /// the load of writes that move jobs.
+    /// Starts the worker. The worker that sends events ends when every [`EventSink`] is dropped and the queued events are sent, or with the async runtime,
+    /// which drops the remaining events. `load` is the API server's load by writes that move jobs.
     #[must_use]
     pub fn spawn(client: Client, instance: String, bucket: Bucket, load: Arc<Load>, metrics: Arc<Metrics>) -> Self {
         let (queue, notices) = mpsc::channel(QUEUE);
@@ -65,7 +66,7 @@ impl EventSink {
         Self { queue, metrics }
     }
 
-    /// Queues an event about an object of the API for publication. If the queue is full, drops the event and counts it.
+    /// Queues an event about an object of the API for publication. If the queue is full, the event is dropped and counted.
     pub fn publish(&self, notice: &Notice) {
         let Some(notice) = Packed::new(notice, Timestamp::now()) else { return };
         match self.queue.try_reserve() {
@@ -116,7 +117,8 @@ impl Worker {
         (notice, body)
     }
 
-    /// Takes the tokens for `count` events, more tokens while the API server is busy. If there are too few tokens, waits for a while and returns false.
+    /// Takes rate-limit tokens for `count` events, and more tokens while the API server is busy. If there are too few tokens, the function waits for a while
+    /// and returns false.
     async fn wait(&self, bucket: &mut Bucket, count: u32) -> bool {
         let now = Instant::now();
         let cost = 1.0 + BUSY_COST * self.load.yielding(now);
@@ -153,7 +155,7 @@ impl Worker {
         match tokio::time::timeout(DEADLINE, self.client.send(request)).await {
             Ok(Ok(response)) => {
                 let status = response.status();
-                // The body is read to its end, so that the connection can be used again.
+                // The body of the API server's answer is read to its end, so that the connection can be used again.
                 let _body = response.into_body().collect_bytes().await;
                 if status.is_success() { Ok(()) } else { Err(status.to_string()) }
             }
@@ -163,22 +165,22 @@ impl Worker {
     }
 }
 
-/// Notices that wait for the rate limit, in order of arrival.
+/// Event notices that wait for the rate limit, in order of arrival.
 #[derive(Default)]
 struct Waiting {
-    /// Queued notices; a superseded notice leaves an empty entry.
+    /// Waiting event notices; a notice that a newer notice has replaced leaves an empty entry.
     notices: VecDeque<Option<Packed>>,
-    /// Number of the first entry.
+    /// Number of the first entry in `notices`; later entries have the following numbers.
     first: u64,
-    /// Number of entries that are not empty.
+    /// Number of entries in `notices` that are not empty.
     live: usize,
-    /// Number of the entry that explains why an object waits, by the object's uid.
+    /// Number of the notice that explains why an object waits for quota, by the object's uid.
     explained: HashMap<Box<str>, u64>,
 }
 
 impl Waiting {
-    /// Adds a notice, and removes the older notice that explains why its object waits, because that reason is outdated. Returns true if an older notice was
-    /// removed.
+    /// Adds an event notice, and removes an older notice that explains why the same object waits, because the older reason is outdated. Returns true if an
+    /// older notice was removed.
     fn push(&mut self, notice: Packed) -> bool {
         let older = self.explained.remove(notice.uid());
         if let Some(older) = older {
@@ -196,7 +198,7 @@ impl Waiting {
         older.is_some()
     }
 
-    /// Removes the empty entries. Removal is rare, because it happens only after half of all entries are empty.
+    /// Removes the empty entries of `notices`. The entries are renumbered rarely, because empty entries are removed only after half of all entries are empty.
     fn close_gaps(&mut self) {
         self.notices.retain(Option::is_some);
         self.first = 0;
@@ -237,7 +239,7 @@ impl Waiting {
     }
 }
 
-/// Hashes of recent notices, because their texts would take megabytes.
+/// Recently sent event notices, kept as hashes because the texts would take megabytes.
 #[derive(Default)]
 struct Recent {
     hasher: RandomState,
@@ -258,7 +260,7 @@ impl Recent {
     }
 }
 
-/// The Event object of a notice.
+/// The Event object that is created for a notice.
 fn event(notice: &Packed, instance: &str, count: u64) -> Value {
     let now = notice.at;
     let namespace = if notice.namespace().is_empty() { "default" } else { notice.namespace() };
@@ -295,7 +297,7 @@ fn cut_at(text: &str, limit: usize) -> &str {
     &text[..end]
 }
 
-/// A message, shortened to the limit of a note.
+/// The message of an event notice, shortened to the longest note that the API server accepts.
 fn truncated(message: &str) -> String {
     if message.len() <= NOTE_LIMIT {
         return message.to_owned();
@@ -410,7 +412,7 @@ mod tests {
             let head = format!("{name}_total{labels} ");
             text.lines().find_map(|line| line.strip_prefix(&*head).map(str::to_owned))
         };
-        // The worker takes no event from the queue before its first await.
+        // The event worker takes no event from the queue before the test awaits for the first time.
         for number in 0..QUEUE + 3 {
             sink.publish(&Notice { uid: format!("u-{number}"), ..notice("no quota") });
         }

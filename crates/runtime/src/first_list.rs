@@ -1,10 +1,10 @@
-//! Time limit for the first list of a kind. Berth decides only on complete lists, so a kind that cannot be listed would stop all decisions. The loop continues
-//! without a dispensable kind, at the cost of the jobs that need the kind.
+//! Time limit for the first list of a kind. Berth decides only on complete lists, so a kind that cannot be listed would stop all decisions. The control loop
+//! continues without the list of a dispensable kind, and only jobs that need the kind then wait.
 
 use kube::runtime::watcher::Error;
 use std::time::{Duration, Instant};
 
-/// Time for which the loop waits for a kind whose list fails.
+/// Time for which the control loop waits for the first list of a kind while this list fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest reason of a failed list that is reported, in characters.
 const REASON_LIMIT: usize = 300;
@@ -14,9 +14,9 @@ const REASON_LIMIT: usize = 300;
 pub(crate) struct FirstList {
     begun: Option<Instant>,
     failures: u32,
-    /// True if the loop no longer waits for the list.
+    /// True if the control loop no longer waits for the first list of the kind.
     listed: bool,
-    /// True if the loop was told that it continues without the list.
+    /// True if the control loop continues without the first list of the kind.
     continued: bool,
 }
 
@@ -26,8 +26,9 @@ impl FirstList {
         *self = Self { begun: Some(now), continued: self.continued, ..Self::default() };
     }
 
-    /// Notes a failed list. Returns true if the loop is to continue without the list from now on, once for each requested list. A forbidden list stays
-    /// forbidden until an administrator changes the permissions. A single failure does not count, because the next attempt is a second away.
+    /// Notes a failed list. Returns true if the control loop is to continue without the kind's list from now on, once for each requested list. A list that RBAC
+    /// forbids stays forbidden until an administrator changes the permissions. A single failed list does not count, because the next attempt follows within a
+    /// second.
     pub(crate) fn failed(&mut self, error: &Error, now: Instant) -> bool {
         self.failures = self.failures.saturating_add(1);
         let late = self.begun.is_none_or(|begun| now.saturating_duration_since(begun) >= PATIENCE);
@@ -37,14 +38,14 @@ impl FirstList {
         goes_on
     }
 
-    /// Notes a complete list. Returns true if the loop continued without the list until now.
+    /// Notes a complete list. Returns true if the control loop continued without the kind's list until now.
     pub(crate) fn is_complete(&mut self) -> bool {
         let continued = self.continued;
         *self = Self { listed: true, ..Self::default() };
         continued
     }
 
-    /// Whether the loop still waits for the requested list.
+    /// Whether the control loop still waits for the requested list of the kind.
     pub(crate) fn is_awaited(&self) -> bool {
         !self.listed
     }
@@ -110,7 +111,7 @@ mod tests {
         let mut first = FirstList::default();
         first.begin(now);
         assert!(!first.failed(&failure(403), now) && first.failed(&failure(403), now));
-        // The next leader requests a list of its own.
+        // A new epoch of the watches requests a fresh list of the kind.
         first.begin(now);
         assert!(first.is_awaited());
         assert!(first.is_complete(), "it was done without so far");

@@ -4,14 +4,14 @@ use futures::{AsyncBufRead, AsyncBufReadExt};
 use serde::Deserialize;
 use std::io;
 
-/// The fields of a list beside its objects.
+/// The fields of a list of the API server other than its objects.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Rest {
     metadata: Meta,
 }
 
-/// Metadata of a list: its version, and the token of its next page.
+/// Metadata of a list of the API server: its resourceVersion, and the token of its next page.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Meta {
@@ -33,7 +33,7 @@ impl<R: AsyncBufRead + Unpin> Items<R> {
         Self { from, scan: Scan::default() }
     }
 
-    /// The text of the next object; `None` after the last object.
+    /// The JSON text of the next object of the list; `None` after the last object.
     ///
     /// # Errors
     /// The text cannot be read, is incomplete, or is no list.
@@ -52,7 +52,7 @@ impl<R: AsyncBufRead + Unpin> Items<R> {
         Ok(None)
     }
 
-    /// Metadata of the list, after its last object.
+    /// Metadata of the list, known after the list's last object was read.
     ///
     /// # Errors
     /// The text is no list.
@@ -66,32 +66,33 @@ fn text(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// State of the parser within the JSON text of a list, which separates the objects in `items` from all other text. The parser only checks brackets and strings,
-/// because each object is decoded later.
+/// State of the parser within the JSON text of a list, which separates the objects in `items` from all other text. The list parser only looks at brackets and
+/// strings, because each object is decoded later.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "the place in a text, and what was read there")]
 struct Scan {
-    /// The text of the list without its objects.
+    /// The JSON text of the list without its objects.
     rest: Vec<u8>,
     item: Vec<u8>,
-    /// Number of open brackets: of the current object if `in_items`, else of the list.
+    /// Number of open JSON brackets: of the current object if `in_items`, else of the list.
     depth: usize,
     in_items: bool,
     in_string: bool,
     is_escaped: bool,
-    /// Position in `rest` of the last string of the list itself.
+    /// Position in `rest` of the last JSON string outside of the list's objects.
     string_at: usize,
     names_items: bool,
     is_over: bool,
 }
 
 impl Scan {
-    /// Reads bytes up to the end of the next object. Returns the number of bytes used, and the object if it is complete.
+    /// Reads bytes of a list's JSON text up to the end of the list's next object. Returns the number of bytes used, and the object's text if the object is
+    /// complete.
     fn take(&mut self, bytes: &[u8]) -> (usize, Option<Vec<u8>>) {
         let mut left = bytes;
         while let Some((byte, next)) = left.split_first() {
             if self.in_string && !self.is_escaped {
-                // Most of a list is text in strings, which is copied in one piece.
+                // Most bytes of a list are in JSON strings, so the bytes up to the next quote or backslash are copied in one piece.
                 let plain = left.iter().position(|byte| matches!(byte, b'"' | b'\\')).unwrap_or(left.len());
                 if plain > 0 {
                     let (text, next) = left.split_at(plain);
@@ -111,7 +112,7 @@ impl Scan {
         (bytes.len(), None)
     }
 
-    /// Whether a byte belongs to a string; the opening quote of a string does.
+    /// Whether a byte of the list's JSON text belongs to a string; the opening quote belongs to its string.
     fn is_of_string(&mut self, byte: u8) -> bool {
         if !self.in_string {
             self.in_string = byte == b'"';
@@ -127,7 +128,7 @@ impl Scan {
         true
     }
 
-    /// Reads a byte outside of `items`. Returns true at the end of the list.
+    /// Reads a byte of the list's JSON text outside of `items`. Returns true at the end of the list.
     fn outside(&mut self, byte: u8) -> bool {
         let begins = !self.in_string;
         let at = self.rest.len();
@@ -158,7 +159,7 @@ impl Scan {
         self.is_over
     }
 
-    /// Reads a byte within `items`. Returns true at the end of an object.
+    /// Reads a byte of the list's JSON text within `items`. Returns true at the end of an object.
     fn inside(&mut self, byte: u8) -> bool {
         if self.is_of_string(byte) {
             self.item.push(byte);
@@ -170,7 +171,7 @@ impl Scan {
                 self.in_items = false;
                 self.names_items = false;
                 self.depth = 1;
-                // A value without brackets ends at the end of `items`.
+                // The end of `items` also ends a last value without brackets, such as a number.
                 return !self.item.is_empty();
             }
             b',' if self.depth == 0 => return !self.item.is_empty(),
@@ -190,7 +191,7 @@ mod tests {
     use futures::io::{BufReader, Cursor};
     use serde_json::{Value, json};
 
-    /// Objects and metadata of a list that arrives in pieces of `piece` bytes.
+    /// Parses a list whose text arrives in pieces of `piece` bytes, and returns the list's objects and metadata.
     async fn read(text: &str, piece: usize) -> io::Result<(Vec<String>, Meta)> {
         let mut items = Items::new(BufReader::with_capacity(piece, Cursor::new(text.as_bytes().to_vec())));
         let mut all = Vec::new();
@@ -213,7 +214,7 @@ mod tests {
     async fn list_items_arrive_unchanged_however_the_body_is_split() {
         for count in 0..=hard().len() {
             let items = hard()[..count].to_vec();
-            // serde_json sorts fields, so the list's metadata comes last here; an API server writes it first.
+            // serde_json sorts fields, so the metadata of the test's list comes after `items`; an API server writes a list's metadata before `items`.
             let sorted = json!({"apiVersion": "v1", "items": items, "kind": "\"items\":[", "metadata": {"continue": "t", "resourceVersion": "7"}});
             let pretty = serde_json::to_string_pretty(&sorted).unwrap();
             let body = serde_json::to_string(&items).unwrap();

@@ -1,16 +1,16 @@
-//! Log lines about capacity tiers: a line for each workload that is admitted to a tier or leaves it, with a rate limit. Lines beyond the limit are only
-//! counted, because metrics and events have the same facts.
+//! Log lines about capacity tiers: a line for each workload that is admitted to a tier or leaves it, with a rate limit. Log lines about tiers beyond the rate
+//! limit are only counted, because metrics and events have the same facts.
 
 use crate::rate::Bucket;
 use berth_control::measure::{TierMove, TierStep};
 use tokio::time::Instant;
 
-/// Number of lines that may be written at once.
+/// Number of log lines about capacity tiers that may be written at once.
 const BURST: f64 = 200.0;
-/// Number of lines per second under lasting load.
+/// Number of log lines about capacity tiers per second under lasting load.
 const RATE: f64 = 20.0;
 
-/// The writer of the lines, with the number of lines that were left out since the last line.
+/// The writer of log lines about capacity tiers, with the number of lines that were left out since the last line.
 pub(crate) struct Journal {
     bucket: Bucket,
     left_out: u64,
@@ -21,7 +21,7 @@ impl Journal {
         Self { bucket: Bucket::new(Some(RATE), BURST, now), left_out: 0 }
     }
 
-    /// Writes a line about a tier, if the rate limit allows it.
+    /// Writes a log line about a change of a workload's capacity tier, if the rate limit allows the line.
     pub(crate) fn log(&mut self, moved: &TierMove, now: Instant) {
         let Some(left_out) = self.room(now) else { return };
         if left_out > 0 {
@@ -51,7 +51,7 @@ impl Journal {
         }
     }
 
-    /// Takes room for a line, and returns the number of lines that were left out before it; `None` without room.
+    /// Takes a token of the rate limit for a log line, and returns the number of lines that were left out since the last line; `None` without a token.
     fn room(&mut self, now: Instant) -> Option<u64> {
         if self.bucket.take(now).is_err() {
             self.left_out = self.left_out.saturating_add(1);

@@ -11,9 +11,9 @@ use tokio::time::Instant;
 pub struct State {
     /// The term of this process; `None` while it does not lead.
     pub term: Option<Term>,
-    /// End of the lease by the monotonic clock of this process; `None` without an election, because leadership then never ends.
+    /// Time at which the lease ends by the monotonic clock of this process; `None` without an election, because leadership then never ends.
     pub until: Option<Instant>,
-    /// Time in the Lease since which pods are counted; `None` if pods are not counted, or the Lease has no time.
+    /// Creation time in the Lease from which on pods are counted; `None` if Berth does not count pods, or the Lease has no such time.
     pub pods_since: Option<Timestamp>,
 }
 
@@ -33,14 +33,14 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    /// A reader and a writer of the leadership state. `deadline` is the time limit of a write.
+    /// A reader and a writer of the leadership state. `deadline` is the time limit of each write to the API server.
     #[must_use]
     pub fn new(deadline: Duration) -> (watch::Sender<State>, Self) {
         let (sender, receiver) = watch::channel(State::default());
         (sender, Self { receiver, deadline })
     }
 
-    /// The time limit of a write.
+    /// The time limit of each write to the API server.
     #[must_use]
     pub const fn deadline(&self) -> Duration {
         self.deadline
@@ -65,7 +65,7 @@ impl Leadership {
         self.state().open(now, self.deadline)
     }
 
-    /// Waits for the end of a term. Never returns if the elector is gone and the term has not ended.
+    /// Waits until this process no longer leads in a term. Never returns if the elector is gone and the term has not ended.
     pub async fn over(&self, term: Term) {
         let mut receiver = self.receiver.clone();
         if receiver.wait_for(|state| state.term != Some(term)).await.is_err() {

@@ -1,5 +1,5 @@
-//! Lease participation: the process joins the election only after all objects are stored in the version that Berth reads. Without an election, the process then
-//! leads at once.
+//! Lease participation: the process joins the election only after all objects of Kueue's kinds are stored in the version that Berth reads. Without an election,
+//! the process then leads at once.
 
 use crate::elector::{self, Elector};
 use crate::leadership::State;
@@ -44,7 +44,7 @@ impl LeaseParticipation {
         }
     }
 
-    /// Ends when the elector's task ends; never without an elector.
+    /// Waits for the end of the elector's task; without an elector, the wait never ends.
     pub(crate) async fn end(&mut self) {
         match self {
             Self::Stands(handle) => {
@@ -54,7 +54,7 @@ impl LeaseParticipation {
         }
     }
 
-    /// Stops leading, and returns the lease if there is one.
+    /// Ends the leadership of this process, and returns the lease if the process took part in an election.
     pub(crate) fn resign(self) -> Option<Lease> {
         match self {
             Self::Waits { .. } => None,

@@ -1,7 +1,7 @@
 //! The part of Berth that talks to the API server and the network: watches, writes, the lease, and metrics. The runtime makes no decisions.
 //!
-//! One thread owns the [`Controller`] (control's facade). Watches pass observations to it, it returns writes, the writer performs the writes, and their
-//! outcomes return to it. No crate below the runtime talks to the network.
+//! One thread owns the [`Controller`] (control's facade). Watches pass observations to the controller, the controller returns writes, the writer performs the
+//! writes, and the controller gets the outcomes. No crate below the runtime talks to the network.
 //!
 //! The runtime never chooses a write, repeats a write by itself, or keeps a copy of objects.
 //!

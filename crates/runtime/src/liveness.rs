@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// State of the control loop that other threads read without a query.
+/// State of the control loop that other threads read without a query to the loop.
 #[derive(Debug)]
 pub struct Liveness {
     origin: Instant,
@@ -44,8 +44,8 @@ impl Liveness {
         self.origin.elapsed().saturating_sub(Duration::from_millis(self.beat.load(Ordering::Relaxed)))
     }
 
-    /// Whether the process is ready: every kind was listed, and no shutdown has begun. While the process may not lead yet, missing lists do not count, because
-    /// they may need a conversion by the process's own webhook, which the API server reaches only after the process is ready.
+    /// Whether the process is ready: every watched kind was listed, and no shutdown has begun. While the process may not lead yet, the process is ready without
+    /// these lists, because the lists may need a conversion by the process's own webhook, which the API server reaches only after the process is ready.
     #[must_use]
     pub fn ready(&self) -> bool {
         let listed = self.synced.load(Ordering::Relaxed) || self.held.load(Ordering::Relaxed);
@@ -57,22 +57,22 @@ impl Liveness {
         self.held.store(held, Ordering::Relaxed);
     }
 
-    /// Time since the start of the process's heartbeat.
+    /// Time since the process created the heartbeat of its control loop.
     pub(crate) fn elapsed(&self) -> Duration {
         self.origin.elapsed()
     }
 
-    /// Notes that every kind was listed. Returns true the first time.
+    /// Notes that every watched kind was listed. Returns true at the first call.
     pub(crate) fn note_listed(&self) -> bool {
         !self.synced.swap(true, Ordering::Relaxed)
     }
 
-    /// Notes that the first list of a kind failed, so that its objects are unknown.
+    /// Notes that the first list of a kind failed, so that the kind's objects are unknown.
     pub(crate) fn note_unlisted(&self, resource: &str, why: String) {
         self.unlisted.lock().unwrap_or_else(PoisonError::into_inner).insert(resource.to_owned(), why);
     }
 
-    /// Notes that a kind was listed.
+    /// Notes that a kind whose first list had failed was listed.
     pub(crate) fn note_works(&self, resource: &str) {
         self.unlisted.lock().unwrap_or_else(PoisonError::into_inner).remove(resource);
     }
@@ -86,7 +86,7 @@ impl Liveness {
         (!listed.is_empty()).then(|| listed.join("; "))
     }
 
-    /// A heartbeat whose last beat was `age` ago.
+    /// The state of a control loop whose last heartbeat was `age` ago.
     #[cfg(test)]
     pub(crate) fn of_age(age: Duration) -> Self {
         Self { origin: Instant::now() - age, ..Self::default() }

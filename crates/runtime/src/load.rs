@@ -1,8 +1,9 @@
 //! Load of writes that move jobs: the share of time in which such writes run, and how slowly they are answered, so that other writes can give way to them.
 //!
 //! A busy API server handles admissions and starts of jobs sooner if other requests pause, and a server with idle time is not slowed down by other requests.
-//! The share is a moving average, so that a gap between two bursts counts as idle time. A server that other clients also keep busy answers several times as
-//! slowly as it can; the share then counts up to twice. Background transports detect in this way that they disturb other connections (LEDBAT, RFC 6817).
+//! The share of time with such writes is a moving average, so that a gap between two bursts of writes counts as idle time. An API server that other clients
+//! also keep busy answers several times as slowly as it can; the share of time then counts up to twice. Background transport protocols also take slower answers
+//! as the sign that they disturb other connections (LEDBAT, RFC 6817).
 
 use crate::throttle::IO_INTERVAL;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,16 +11,16 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time constant of the moving average, beyond which older shares hardly count.
+/// Time constant of the moving average of the share of time in which writes that move jobs run.
 const MEMORY: Duration = Duration::from_secs(2);
-/// Time constant with which the fastest answer time is forgotten, so that a constantly slow server stops counting as slow.
+/// Time constant with which the API server's fastest answer time is forgotten, so that a constantly slow server stops counting as slow.
 const BEST_KNOWN: Duration = Duration::from_secs(60);
-/// Smallest answer time in seconds that counts as the fastest, so that a server with answer times of three times this value is not slow.
+/// Smallest value in seconds that the API server's fastest answer time can have, so that answer times of three times this value never count as slow.
 const BEST: f64 = 0.003;
-/// Latency relative to the best observed: throttling of other writes starts at 3x and is full at 8x.
+/// Average answer time relative to the fastest answer time: throttling of writes that do not move jobs starts at 3x and is full at 8x.
 const STRAINED: (f64, f64) = (3.0, 8.0);
 
-/// Number of running writes that move jobs, and the share of time with such writes.
+/// Number of running writes that move jobs, and the share of time in which such writes run.
 #[derive(Debug)]
 pub struct Load {
     state: Mutex<State>,
@@ -32,7 +33,7 @@ struct State {
     pressing: usize,
     share: f64,
     at: Instant,
-    /// Average and fastest answer times in seconds; `None` before the first answer.
+    /// Average and fastest time in seconds in which the API server answers writes that move jobs; `None` before the first answer.
     answers: Option<Answers>,
 }
 
@@ -44,15 +45,16 @@ struct Answers {
 }
 
 impl Answers {
-    /// Adds an answer time of `took` seconds.
+    /// Adds an answer of the API server that took `took` seconds.
     fn with(self, took: f64, now: Instant) -> Self {
-        // More than a second without answers says nothing about the server.
+        // Between two answers, at most a second counts for forgetting the fastest answer time, because a longer time without writes says nothing about the API
+        // server.
         let passed = now.saturating_duration_since(self.at).as_secs_f64().min(1.0);
         let best = self.best * (passed / BEST_KNOWN.as_secs_f64()).exp();
         Self { mean: self.mean + (took - self.mean) / 16.0, best: best.min(took).max(BEST), at: now }
     }
 
-    /// Strain of the server: 0 if answer times are near the fastest one, 1 if they are many times as long.
+    /// Strain of the API server: 0 if its average answer time is at most three times the fastest answer time, and 1 from eight times on.
     fn strain(self) -> f64 {
         let (begins, counts) = STRAINED;
         ((self.mean / self.best - begins) / (counts - begins)).clamp(0.0, 1.0)
@@ -60,7 +62,7 @@ impl Answers {
 }
 
 impl Load {
-    /// A load without running or earlier writes.
+    /// The load of an API server before any write that moves jobs.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self {
@@ -85,10 +87,10 @@ impl Load {
         self.at(now, |state| state.pressing += 1);
     }
 
-    /// Notes the end of a write that moves jobs. `sent` is the time at which the write was sent, and `None` for a write that was refused or got no answer,
-    /// whose time says nothing about the server.
+    /// Notes that a write that moves jobs has ended. `sent` is the time at which the write was sent, and `None` for a write that was refused or got no answer:
+    /// the duration of such a write says nothing about the API server.
     pub fn end(&self, sent: Option<Instant>, now: Instant) {
-        // The thread that receives an answer may have rested for up to this interval before.
+        // The thread that receives the API server's answer may have rested for up to [`IO_INTERVAL`] first, so this interval does not count as answer time.
         let took = sent.map(|sent| now.saturating_duration_since(sent).saturating_sub(IO_INTERVAL).as_secs_f64());
         self.at(now, |state| {
             state.pressing = state.pressing.saturating_sub(1);
@@ -100,7 +102,7 @@ impl Load {
     }
 
     /// Degree from 0 to 1 to which other writes should give way: 0 while writes that move jobs take less than half of the time, and 1 while they take all of
-    /// it. With slow answers, the limits are a quarter and half of the time.
+    /// it. If the API server answers slowly, the limits are a quarter and half of the time instead.
     #[must_use]
     pub fn yielding(&self, now: Instant) -> f64 {
         let (share, strain) = self.at(now, |state| (state.share, state.answers.map_or(0.0, Answers::strain)));
@@ -108,7 +110,7 @@ impl Load {
     }
 
     fn at<T>(&self, now: Instant, act: impl FnOnce(&mut State) -> T) -> T {
-        // No change of the state can panic halfway, so a poisoned lock is still valid.
+        // No change of the load's state can panic halfway, so the state behind a poisoned lock is still valid.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let passed = now.saturating_duration_since(state.at).as_secs_f64();
         let weight = 1.0 - (-passed / MEMORY.as_secs_f64()).exp();
@@ -123,7 +125,7 @@ impl Load {
 mod tests {
     use super::*;
 
-    /// The degree of giving way after a time in which writes took `busy` of every 100 milliseconds, and the last answer took `answered` milliseconds.
+    /// The result of [`Load::yielding`] after a time in which writes took `busy` of every 100 milliseconds, and the last answer took `answered` milliseconds.
     fn yielding_with(busy: u64, answered: u64) -> f64 {
         let start = Instant::now();
         let load = Load::new(start);

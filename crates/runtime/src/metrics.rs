@@ -1,7 +1,7 @@
 //! Metrics for Prometheus: this module keeps counters and histograms, and control computes gauges for each scrape.
 //!
 //! [`table`] lists all metrics. Names and labels are Kueue's, so that existing dashboards and alerts work, and Berth's own metrics begin with `berth_`. A
-//! metric that is not in the table is refused with a log line.
+//! metric that is not in [`table`] is refused with a log line.
 
 mod exposition;
 mod labels;
@@ -20,7 +20,7 @@ use table::{Definition, Shape, TABLE};
 /// Name of the metric with the build information.
 const BUILD_INFO: &str = "kueue_build_info";
 
-/// Role of this replica, for a label.
+/// Role of this replica in the leader election, for the metric label `replica_role`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The replica takes part in the election and does not lead.
@@ -49,7 +49,7 @@ enum Series {
     Histogram(Histogram),
 }
 
-/// Series by metric, which are sorted only for the exposition.
+/// Metric series by metric name and labels; series are sorted only for the exposition.
 type AllSeries = HashMap<&'static str, HashMap<Labels, Series>>;
 
 /// The registry of metrics.
@@ -61,7 +61,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// An empty registry for a binary of this version.
+    /// An empty metrics registry for a binary of the given version.
     #[must_use]
     pub fn new(version: &str) -> Self {
         Self {
@@ -72,12 +72,12 @@ impl Metrics {
         }
     }
 
-    /// Sets the role label of all Kueue metrics from now on.
+    /// Sets the value of the label `replica_role`, which Kueue's metrics have, from now on.
     pub fn set_role(&self, role: Role) {
         self.role.store(role as u8, Ordering::Relaxed);
     }
 
-    /// Adds to a counter (name without `_total`).
+    /// Adds a number to a counter; `name` is the metric's name without `_total`.
     pub fn count(&self, name: &str, labels: &[(&str, &str)], by: u64) {
         let Some(definition) = defined(name, |shape| shape == Shape::Counter) else { return };
         let labels = self.complete(definition.name, labels);
@@ -110,7 +110,7 @@ impl Metrics {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(name, value);
     }
 
-    /// Removes every series that has all labels of one of these sets, in one pass for any number of deleted queues.
+    /// Removes every metric series that has all labels of one of the given sets, in one pass for any number of deleted queues.
     pub fn forget(&self, gone: &[Vec<(&str, &str)>]) {
         let mut by_keys: BTreeMap<Vec<&str>, HashSet<Vec<&str>>> = BTreeMap::new();
         for labels in gone {
@@ -123,7 +123,7 @@ impl Metrics {
         self.lock().values_mut().for_each(|family| family.retain(|series, _| !is_meant(series)));
     }
 
-    /// The exposition in the OpenMetrics text format, metric by metric; each metric's text is made on demand.
+    /// The text for Prometheus in the OpenMetrics format, metric by metric; each metric's text is made on demand.
     pub fn exposition(self: &Arc<Self>, gauges: Arc<Gauges>) -> impl Iterator<Item = String> + Send + use<> {
         let (metrics, own) = (Arc::clone(self), Arc::new(self.own()));
         let families = TABLE.iter().map(move |definition| {
@@ -133,7 +133,7 @@ impl Metrics {
         families.filter(|family| !family.is_empty()).chain(std::iter::once("# EOF\n".to_owned()))
     }
 
-    /// The complete exposition as one text.
+    /// The complete text for Prometheus in the OpenMetrics format.
     #[must_use]
     pub fn encode(self: &Arc<Self>, gauges: Gauges) -> String {
         self.exposition(Arc::new(gauges)).collect()
@@ -162,7 +162,7 @@ impl Metrics {
         own
     }
 
-    /// The role label, which every Kueue metric has except the build information.
+    /// The label `replica_role` and its value, which every Kueue metric has except the build information.
     fn role_of(&self, name: &str) -> Option<(&'static str, &'static str)> {
         let role = match self.role.load(Ordering::Relaxed) {
             1 => "leader",
@@ -181,7 +181,7 @@ impl Metrics {
     }
 }
 
-/// The table entry of a metric; without an entry of this shape, writes a log line.
+/// The entry of a metric in [`table`]; if no entry has the name and the expected shape, the function writes a log line and returns `None`.
 fn defined(name: &str, fits: impl Fn(Shape) -> bool) -> Option<&'static Definition> {
     let plain = name.strip_suffix("_total").unwrap_or(name);
     let renamed = DOUBLE.iter().find(|(from, _)| *from == plain).map(|(_, to)| *to);

@@ -1,4 +1,4 @@
-//! Options that the manager passes to the runtime: addresses, election, limits.
+//! Options that the crate `berth-manager` passes to the runtime: addresses, election, limits.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ pub struct Election {
     pub namespace: String,
     /// Name of the Lease.
     pub name: String,
-    /// Time for which the Lease is held without a renewal.
+    /// Time after its last renewal for which the Lease stays held (`leaseDurationSeconds`).
     pub lease_duration: Duration,
     /// Time without a renewal after which the leader steps down.
     pub renew_deadline: Duration,
     /// Pause between two attempts to get or renew the Lease.
     pub retry_period: Duration,
-    /// True if Berth manages pods, so that the Lease has the time since which pods are counted.
+    /// True if Berth manages pods, so that the Lease gets the creation time from which on pods are counted.
     pub counts_pods: bool,
 }
 
@@ -26,25 +26,25 @@ pub struct Options {
     pub election: Option<Election>,
     /// Address of `/metrics` and `/debug/*`; `None` switches the server off.
     pub metrics_address: Option<String>,
-    /// Address of the probes; `None` switches the server off.
+    /// Address of the server for the readiness and liveness probes; `None` switches the server off.
     pub health_address: Option<String>,
-    /// Path of the readiness probe, without slash.
+    /// URL path of the readiness probe, without its leading slash.
     pub readiness_path: String,
-    /// Path of the liveness probe, without slash.
+    /// URL path of the liveness probe, without its leading slash.
     pub liveness_path: String,
-    /// Writes per second; `None` means no limit.
+    /// Largest number of writes to the API server per second; `None` means no limit.
     pub write_rate: Option<f64>,
-    /// Number of writes that may be sent at once before the rate applies.
+    /// Number of writes to the API server that may be sent in a burst before the rate applies.
     pub write_burst: f64,
     /// Events per second.
     pub event_rate: f64,
-    /// Number of events that may be sent at once before the rate applies.
+    /// Number of Kubernetes events that may be sent in a burst before the rate applies.
     pub event_burst: f64,
-    /// Number of concurrent writes, beside a few background writes.
+    /// Largest number of concurrent writes to the API server, to which a few background writes are added.
     pub writes_in_flight: usize,
     /// Namespace of this process, which has the Secrets with credentials of checkpoint stores.
     pub namespace: Option<String>,
-    /// Berth's version, for `build_info` and the user agent.
+    /// Berth's version, for the metric `build_info` and the HTTP user agent.
     pub version: String,
 }
 
@@ -52,7 +52,7 @@ pub struct Options {
 const WRITE_DEADLINE: Duration = Duration::from_secs(10);
 
 impl Options {
-    /// The time limit of a write: ten seconds, or less if two renewals would not fit into the lease beside it.
+    /// The time limit of a write to the API server: ten seconds, or less if the lease would be too short for such a write and two renewals.
     #[must_use]
     pub fn write_deadline(&self) -> Duration {
         match &self.election {

@@ -3,7 +3,7 @@
 use berth_control::write::{PodsLeft, QueryAnswer, QueryFailure, TaskOutcome, WriteOutcome};
 use serde::Deserialize;
 
-/// The verb of a write, as far as the meaning of an answer depends on it.
+/// The HTTP verb of a write, as far as the meaning of the API server's answer depends on the verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// The write is a POST.
@@ -14,7 +14,7 @@ pub enum Verb {
     Delete,
 }
 
-/// Default pause before the next attempt, in milliseconds, if a busy API server names none.
+/// Pause in milliseconds before the next attempt of a write if a busy API server names no pause.
 const DEFAULT_PAUSE_MS: u64 = 1000;
 
 #[derive(Deserialize)]
@@ -44,12 +44,13 @@ struct Details {
 }
 
 impl Status {
-    /// The status in a body. A body that is no status, for example a page of a proxy, gives an empty status, and [`Self::text`] then shows the body.
+    /// The status in a body. A body that is no Kubernetes Status, for example a proxy's HTML page, gives an empty status, and [`Self::text`] then shows the
+    /// body.
     fn of(body: &[u8]) -> Self {
         serde_json::from_slice(body).unwrap_or_default()
     }
 
-    /// The message, or the beginning of a body without one.
+    /// The message of the API server's Status; without a message, the beginning of the answer's body.
     fn text(&self, body: &[u8]) -> String {
         if self.message.is_empty() {
             String::from_utf8_lossy(&body[..body.len().min(512)]).into_owned()
@@ -59,14 +60,14 @@ impl Status {
     }
 }
 
-/// Text of an answer that refuses a query.
+/// The message of an API server's answer that refuses a query.
 #[must_use]
 pub fn refusal_of(body: &[u8]) -> String {
     Status::of(body).text(body)
 }
 
-/// The version in the answer to a write that was applied. The version is empty if the answer has none, as the answer to a deletion; otherwise the answer is the
-/// object, and control waits until a watch shows its version.
+/// The resourceVersion in the API server's answer to a write that was applied. The resourceVersion is empty if the answer has none, as the answer to a
+/// deletion; otherwise the answer is the written object, and control waits until a watch shows the object's version.
 fn written_version(body: &[u8]) -> Result<String, String> {
     let written: Written = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     let version = written.metadata.resource_version;
@@ -76,15 +77,15 @@ fn written_version(body: &[u8]) -> Result<String, String> {
     Ok(version)
 }
 
-/// Translates an answer into an outcome. `retry_after` is the header of this name in seconds.
+/// Translates the API server's answer to a write into an outcome. `retry_after` is the value of the HTTP header `Retry-After` in seconds.
 #[must_use]
 pub fn outcome_of(verb: Verb, code: u16, retry_after: Option<u64>, body: &[u8]) -> WriteOutcome {
     if (200..300).contains(&code) {
         return match written_version(body) {
             Ok(resource_version) => WriteOutcome::Applied { resource_version },
-            // The API server has accepted the deletion, whatever its answer looks like; control waits for no version of the object.
+            // The API server has accepted the deletion even if the answer cannot be read, and control waits for no version of a deleted object.
             Err(_) if verb == Verb::Delete => WriteOutcome::Applied { resource_version: String::new() },
-            // The write was applied, but its answer was cut off, so the new version is unknown.
+            // The write was applied, but the API server's answer cannot be read, so the object's new version is unknown.
             Err(error) => WriteOutcome::Unknown(format!("answer of the API server is not readable: {error}")),
         };
     }
@@ -100,7 +101,7 @@ pub fn outcome_of(verb: Verb, code: u16, retry_after: Option<u64>, body: &[u8]) 
         409 | 422 if names_another_uid(&text) => WriteOutcome::Gone,
         409 => WriteOutcome::Conflict,
         404 => WriteOutcome::Gone,
-        // The client renews an expired token within seconds, and the API server wrote nothing.
+        // After an answer 401 the API server wrote nothing, and the client renews an expired token within seconds, so the write is tried again.
         401 | 429 | 503 => WriteOutcome::Busy(pause()),
         408 => WriteOutcome::Unknown(text),
         400..=499 => WriteOutcome::Refused(text),
@@ -108,23 +109,23 @@ pub fn outcome_of(verb: Verb, code: u16, retry_after: Option<u64>, body: &[u8]) 
     }
 }
 
-/// Whether an error means that every attempt of the write will fail because the object is too large: etcd limits the size of objects and of messages. A write
-/// beyond etcd's limits is refused before it is applied, and the API server reports an internal error.
+/// Whether the API server's message means that every attempt of the write will fail because the object is too large: etcd limits the size of objects and of
+/// messages. A write beyond etcd's limits is refused before it is applied, and the API server reports an internal error.
 fn is_beyond_the_store(message: &str) -> bool {
     ["etcdserver: request is too large", "trying to send message larger than max"]
         .iter()
         .any(|words| message.contains(words))
 }
 
-/// Whether an error says that the write's object is gone, because another object or none has its name. For a patch without a version, the API server compares
-/// the uid last, as an immutable field.
+/// Whether the API server's message says that the object of the write is gone, because no object or another object has its name. For a patch without a
+/// resourceVersion, the API server compares the uid last, as an immutable field.
 fn names_another_uid(message: &str) -> bool {
     ["Precondition failed: UID", "uid mismatch", "metadata.uid: Invalid value"]
         .iter()
         .any(|words| message.contains(words))
 }
 
-/// Outcome of a request that failed before an answer: with a refused connection the API server wrote nothing, and otherwise the outcome is unknown.
+/// Outcome of a write whose request failed before an answer: with a refused connection the API server wrote nothing, and otherwise the outcome is unknown.
 #[must_use]
 pub fn outcome_of_failure(error: &(dyn std::error::Error + 'static)) -> WriteOutcome {
     let mut source = Some(error);
@@ -139,7 +140,7 @@ pub fn outcome_of_failure(error: &(dyn std::error::Error + 'static)) -> WriteOut
     WriteOutcome::Unknown(error.to_string())
 }
 
-/// Name of an outcome for metrics.
+/// Name of a task's outcome in the labels of metrics.
 #[must_use]
 pub const fn label(outcome: &TaskOutcome) -> &'static str {
     match outcome {
@@ -165,7 +166,7 @@ const fn label_of_write(outcome: &WriteOutcome) -> &'static str {
 
 const fn label_of_answer(answer: &QueryAnswer) -> &'static str {
     match answer {
-        // Dashboards know the two answers by these names.
+        // Dashboards know the two answers to the query for a job's remaining pods by the names `applied` and `busy`.
         QueryAnswer::PodsLeft(PodsLeft::Allowed) => "applied",
         QueryAnswer::PodsLeft(PodsLeft::TooMany) => "busy",
         QueryAnswer::Stuck(_)
@@ -188,7 +189,7 @@ const fn label_of_failure(failure: &QueryFailure) -> &'static str {
     }
 }
 
-/// Text of a refusal or of a lost answer, for the log.
+/// The log's text about a task that was refused or whose answer was lost.
 #[must_use]
 pub fn text_of(outcome: &TaskOutcome) -> Option<&str> {
     match outcome {

@@ -1,10 +1,10 @@
-//! The writer pool: important writes are sent first, and only as many at once as keep the API server busy.
+//! The writer pool: urgent writes are sent first, and the number of concurrent writes is limited to a number that keeps the API server busy.
 //!
-//! A request under way can no longer be overtaken, so a queue belongs here and not in the server. Tasks wait in the order of their lanes
-//! ([`Lane`]). Tasks that nothing waits for have slots of their own, a few, and rarely get them while the server is busy: the server then
-//! spends its time on writes that move jobs. The end of a Workload, which gives its quota back, is such a task as long as nothing waits for
-//! quota. Stores of checkpoints have slots, since one that does not answer must not keep anything else waiting. Annotations on all pods of a
-//! job have slots as well: each task is many patches, which wait for the rate one by one.
+//! An urgent task cannot overtake a request that was sent already, so tasks queue in the pool and not in the API server. Tasks wait in the order of their lanes
+//! ([`Lane`]). Background tasks, for which no job waits, have a few slots of their own, and are sent rarely while the API server is busy: the API server then
+//! spends its time on writes that move jobs. The end of a Workload, which releases quota, is a background task as long as no Workload waits for quota. Tasks of
+//! checkpoint stores have slots of their own, because a store that does not answer must not delay other tasks. Annotations on all pods of a job have slots of
+//! their own as well: each such task is many patches, which wait one by one for the rate limit.
 
 use crate::load::Load;
 use crate::writer::Writer;
@@ -21,16 +21,16 @@ use tokio::time::Instant;
 
 /// Number of concurrent background writes, enough for hundreds per second on an idle API server.
 const BACKGROUND: usize = 2;
-/// Pause before each background write on a server that is busy all the time.
+/// Pause before each background write while writes that move jobs take all of the API server's time.
 const BACKGROUND_PAUSE: Duration = Duration::from_millis(250);
-/// Queue length of the background lane from which on its writes do not pause, because each queued write takes memory.
+/// Number of queued background tasks from which on background writes do not pause, because each queued task takes memory.
 const BACKGROUND_MOST: usize = 4096;
-/// Tasks of stores under way.
+/// Largest number of concurrent tasks of checkpoint stores.
 const STORES: usize = 4;
-/// Tasks under way that annotate the pods of a job.
+/// Largest number of concurrent tasks that annotate the pods of a job.
 const PODS: usize = 4;
 
-/// Waiting tasks by lane, in order of arrival within one.
+/// Waiting tasks by lane, in order of arrival within a lane.
 #[derive(Default)]
 struct Waiting {
     lanes: BTreeMap<Lane, VecDeque<Task>>,
@@ -53,7 +53,7 @@ impl Waiting {
         self.lanes.values().all(VecDeque::is_empty)
     }
 
-    /// Whether people read the result of one of these tasks, or something waits for quota that one gives back.
+    /// Whether one of the waiting tasks is awaited: it writes a reason or figure that users read, or it releases quota for which a Workload waits.
     fn is_awaited(&self, load: &Load) -> bool {
         let is_awaited = |lane: Lane| lane.as_awaited(load.is_wanted()) < Lane::Ends;
         self.lanes.iter().any(|(lane, tasks)| is_awaited(*lane) && !tasks.is_empty())
@@ -67,13 +67,13 @@ impl Waiting {
 /// Lanes that share slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slots {
-    /// Tasks that move jobs, and others that are soon due.
+    /// Slots of tasks that move jobs, and of other tasks that must be sent soon.
     Foreground,
-    /// Tasks that nothing waits for.
+    /// Slots of tasks for which no job waits.
     Background,
-    /// Tasks of stores of checkpoints.
+    /// Slots of tasks of checkpoint stores.
     Stores,
-    /// Lane of writes that annotate the pods of a job.
+    /// Slots of writes that annotate the pods of a job.
     Pods,
 }
 
@@ -87,19 +87,19 @@ impl Slots {
         }
     }
 
-    /// Each task is one request to the API server. A task of a store is none, and one that annotates pods waits for the rate before each
-    /// patch.
+    /// Whether each task of these slots is one request to the API server. A task of a checkpoint store sends no request to the API server, and a task that
+    /// annotates pods waits for the rate limit before each patch.
     const fn is_one_request(self) -> bool {
         matches!(self, Self::Foreground | Self::Background)
     }
 }
 
-/// Lane of a task as it is now.
+/// Lane of a task at this time: the end of a Workload has a more urgent lane while a Workload waits for quota.
 fn lane_of(task: &Task, load: &Load) -> Lane {
     task.purpose.lane().as_awaited(load.is_wanted())
 }
 
-/// Parts that all slots share.
+/// The writer, channel of outcomes and load that all slots of the writer pool share.
 #[derive(Clone)]
 struct Shared {
     writer: Arc<Writer>,
@@ -108,8 +108,8 @@ struct Shared {
     load: Arc<Load>,
 }
 
-/// Performs writes until the sender is gone and the last write has ended. At most `in_flight` writes run at once, beside a few background writes, within the
-/// writer's rate limit. Outcomes go to `outcomes`, and `load` counts the writes that move jobs.
+/// Performs tasks until the sender of tasks is gone and the last task has ended. At most `in_flight` foreground tasks run at once, beside a few background
+/// tasks and tasks of stores and of pods, within the writer's rate limit. The outcomes of tasks go to `outcomes`, and `load` counts the foreground tasks.
 pub async fn run(
     writer: Arc<Writer>,
     mut tasks: mpsc::UnboundedReceiver<Task>,
@@ -125,7 +125,7 @@ pub async fn run(
     let sort = async move {
         while let Some(task) = tasks.recv().await {
             let lane = lane_of(&task, &load);
-            // A receiver ends only when its sender is gone.
+            // A send to slots cannot fail, because the receiver of the slots ends only when its sender is gone.
             let _sent = match Slots::of(lane) {
                 Slots::Foreground => {
                     load.begin(Instant::now());
@@ -159,7 +159,8 @@ async fn serve(shared: Shared, mut tasks: mpsc::UnboundedReceiver<(Lane, Task)>,
             continue;
         }
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-        // A write of an ended term, which will not be sent, takes no token of the rate limit, because a new leader waits until all such writes have come back.
+        // A write that will not be sent, such as a write of an ended term, takes no token of the rate limit, because a new leader waits until all such writes
+        // have come back.
         let stale = |task: &Task| !shared.writer.permits(task, Instant::now());
         if group.is_one_request() && !waiting.peek().is_some_and(stale) {
             if group == Slots::Background && !waiting.is_awaited(&shared.load) {
@@ -185,12 +186,12 @@ async fn serve(shared: Shared, mut tasks: mpsc::UnboundedReceiver<(Lane, Task)>,
             }
         });
     }
-    // All slots are free only when no request is running.
+    // All slots of the group are free only when none of its tasks is running.
     let all = u32::try_from(in_flight).unwrap_or(u32::MAX);
     let _drained = slots.acquire_many(all).await;
 }
 
-/// Whether the API server has done the task: the time of such an answer tells how busy it is.
+/// Whether the API server has performed the task: the time of such an answer shows how busy the API server is.
 const fn is_done(outcome: &TaskOutcome) -> bool {
     matches!(
         outcome,
@@ -199,7 +200,7 @@ const fn is_done(outcome: &TaskOutcome) -> bool {
     )
 }
 
-/// Performs a task. A panic in it, of a library on unexpected input, fails this task alone, and its outcome is still reported.
+/// Performs a task. A panic during a task, such as a library's panic on unexpected input, fails this task alone, and the outcome of the task is still reported.
 async fn performed(writer: &Writer, task: &Task) -> TaskOutcome {
     let outcome = AssertUnwindSafe(writer.perform(task)).catch_unwind().await;
     outcome.unwrap_or_else(|_| {

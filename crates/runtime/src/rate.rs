@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// A token bucket for a rate limit; without a rate it never waits.
+/// A token bucket for a rate limit; a bucket without a rate always has tokens.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     rate: Option<f64>,
@@ -15,7 +15,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A full bucket that gains `rate` tokens per second (`None` means no limit) and holds at most `burst` tokens.
+    /// A full token bucket that gains `rate` tokens per second (`None` means no limit) and holds at most `burst` tokens.
     #[must_use]
     pub fn new(rate: Option<f64>, burst: f64, now: Instant) -> Self {
         let burst = burst.max(1.0);
@@ -30,7 +30,7 @@ impl Bucket {
         self.take_many(1.0, now)
     }
 
-    /// Takes `count` tokens at once, or a full bucket if `count` is larger.
+    /// Takes `count` tokens from the bucket at once, or all tokens of a full bucket if `count` is larger than the bucket.
     ///
     /// # Errors
     /// The bucket has too few tokens; the error is the time until it has enough.
@@ -59,7 +59,7 @@ impl Rate {
         Self(Arc::new(Mutex::new(bucket)))
     }
 
-    /// Waits for a token and takes it, in order of arrival, so that no task starves.
+    /// Waits for a token of the bucket and takes the token; waiting tasks get tokens in order of arrival, so that no task starves.
     pub async fn take(&self) {
         let mut bucket = self.0.lock().await;
         while let Err(pause) = bucket.take(Instant::now()) {

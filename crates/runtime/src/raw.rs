@@ -12,7 +12,7 @@ use std::borrow::Cow;
 /// The text of an object, with its name and version.
 #[derive(Clone, Debug)]
 pub struct Raw {
-    /// Metadata with name, namespace, uid and resourceVersion only.
+    /// Metadata of the object with name, namespace, uid and resourceVersion only.
     metadata: ObjectMeta,
     text: Box<RawValue>,
 }
@@ -24,7 +24,8 @@ impl Raw {
         self.text.get()
     }
 
-    /// The fault of the object's version; `None` if the version is a decimal number or absent. Control compares the versions of an object as numbers.
+    /// The fault of the object's resourceVersion; `None` if the resourceVersion is a decimal number or absent. Control compares the resourceVersions of an
+    /// object as numbers.
     pub(crate) fn version_fault(&self) -> Option<String> {
         let version = self.metadata.resource_version.as_deref().filter(|version| !version.is_empty())?;
         let fault = || format!("metadata.resourceVersion: {version:?}: only a decimal number is allowed");
@@ -57,7 +58,7 @@ struct HeadMeta {
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        // An object without readable metadata gets an empty name, and its decoding reports the error.
+        // An object without readable metadata gets an empty name, and the error is reported when the object is decoded.
         let Head { metadata: head } = serde_json::from_str(text.get()).unwrap_or_default();
         let metadata = ObjectMeta {
             name: head.name,

@@ -1,7 +1,7 @@
 //! The readable part of a Workload that does not decode, with which its quota stays charged and its pending state stays known.
 //!
-//! Control receives the part with a mark. Control then charges the quota that the Workload holds, admits nothing in it and writes nothing to it, until it
-//! decodes again or is deleted.
+//! Control receives this part of the Workload with a mark. Control charges the quota that a marked Workload holds, neither admits nor writes it, and goes on so
+//! until the Workload decodes again or is deleted.
 
 use berth_api as api;
 use berth_api::labels::UNREADABLE;
@@ -10,7 +10,7 @@ use kube::core::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The readable part of a Workload; `None` if its name or its quota reservation cannot be read, so that its last known state stays.
+/// The readable part of a Workload; `None` if the Workload's name or quota reservation cannot be read, so that control keeps the Workload's last known state.
 pub(crate) fn workload(text: &str) -> Option<Box<api::Workload>> {
     let object = lean::decode::<Value>(text).ok()?;
     let mut metadata: ObjectMeta = part(&object, "/metadata")?;

@@ -5,15 +5,15 @@
 use kube::runtime::watcher::Error;
 use std::time::{Duration, Instant};
 
-/// Pause before the first new attempt.
+/// Pause before the first new attempt of a failed watch.
 const FIRST: Duration = Duration::from_millis(800);
-/// Longest pause before a new attempt.
+/// Longest pause before a new attempt of a failed watch, unless the watch's number adds up to half a second.
 const MOST: Duration = Duration::from_secs(30);
 
 /// Time without a failure after which a watch counts as working, even if no object changed.
 const CALM: Duration = Duration::from_secs(90);
 
-/// Pauses that double after each failure, until the watch delivers again.
+/// Pauses between the attempts of a failing watch; the pauses double after each failure, until the watch delivers events again.
 #[derive(Debug, Default)]
 pub(crate) struct Retry {
     failures: u32,
@@ -21,12 +21,13 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// Notes that the watch delivers.
+    /// Notes that the watch delivers events.
     pub(crate) fn works(&mut self) {
         self.failures = 0;
     }
 
-    /// Notes a failure, and returns whether the watch worked before. A watch without events may work, because objects of some kinds change once in weeks.
+    /// Notes a failure of the watch, and returns whether the watch worked before the failure. A watch without events may work, because objects of some kinds
+    /// change once in weeks.
     pub(crate) fn began(&mut self, now: Instant) -> bool {
         let worked = self.last.is_none_or(|last| now.saturating_duration_since(last) > CALM);
         if worked {
@@ -36,7 +37,8 @@ impl Retry {
         worked
     }
 
-    /// Pause after a failure, at least as long as the server asked for. `number` differs by watch, so that watches do not retry at one moment.
+    /// Pause after a failure of the watch, at least as long as the API server asked for. `number` differs by watch, so that the watches do not all retry at the
+    /// same time.
     pub(crate) fn failed(&mut self, number: usize, error: &Error) -> Duration {
         let own = FIRST.saturating_mul(1 << self.failures.min(6)).min(MOST);
         self.failures = self.failures.saturating_add(1);

@@ -39,39 +39,40 @@ pub enum Error {
     /// A server could not listen on its address.
     #[error("{0}")]
     Listen(String),
-    /// A part ended that must not end; the log has the reason.
+    /// A part of the runtime ended that must run until the shutdown; the log has the reason.
     #[error("{0} ended unexpectedly")]
     Ended(&'static str),
 }
 
 /// Parts that run beside the control loop in this process, such as the webhooks, and state that they share with the loop.
 pub struct Beside {
-    /// Registry of metrics for all parts.
+    /// Registry of metrics for all parts of the process.
     pub metrics: Arc<Metrics>,
     /// Observer hook, which receives each observation of the watches before the loop does.
     pub hook: Option<ObservationHook>,
     /// TLS configuration of the metrics server, which then serves only users with permission to get `/metrics`; `None` serves all users without TLS.
     pub metrics_tls: Option<Arc<rustls::ServerConfig>>,
-    /// Function that reports why another part is not ready.
+    /// Function that reports why another part of the process, such as the webhooks, is not ready.
     pub missing: Option<Missing>,
     /// The kinds to watch, from the configuration.
     pub wanted: Wanted,
-    /// Notified when a user requests a dump of the loop's view into the log.
+    /// Notified when a user requests a dump of control's view into the log.
     pub dump: Arc<Notify>,
 }
 
-/// Number of observations that may wait for the loop. The number is small because each observation has an object, and the watches should wait then.
+/// Largest number of observations that may wait for the control loop. The number is small because each observation has an object in memory, and the watches
+/// wait while the queue of observations is full.
 const SEEN_QUEUE: usize = 512;
-/// Number of outcomes that may wait for the loop.
+/// Largest number of task outcomes that may wait for the control loop.
 const OUTCOME_QUEUE: usize = 1024;
-/// Number of queries that may wait for the loop.
+/// Largest number of queries about control's state that may wait for the control loop.
 const QUERY_QUEUE: usize = 16;
-/// Time beyond the write deadline for which a shutdown waits for running writes.
+/// Time for which a shutdown waits for running writes after their time limit.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Runs the runtime. The process does not take part in the election until every object is stored in the version that Berth reads. When `shutdown` is ready, the
-/// runtime stops leading, waits for running writes, closes the servers and releases the lease. `make` makes a controller: one for the loop, and one for each
-/// comparison with fresh lists.
+/// Runs the runtime. The process does not take part in the election until every object of Kueue's kinds is stored in the version that Berth reads. When
+/// `shutdown` is ready, the runtime stops leading, waits for running writes, closes the servers and releases the lease. `make` makes a controller: one for the
+/// control loop, and one for each comparison of the view with fresh lists.
 ///
 /// # Errors
 /// A server cannot listen, the client cannot be made, or a part ends by itself.
@@ -167,7 +168,7 @@ pub async fn run<B: Controller>(
         participation = participation.begin(&clients.rpc, options.election.as_ref());
     };
 
-    // Shutdown stops decisions first, then new writes; then it waits for running writes, stops the servers, and releases the lease last.
+    // A shutdown stops decisions first and new writes second; afterwards it waits for running writes, stops the servers, and releases the lease last.
     liveness.stop();
     let lease = participation.resign();
     stop.send_replace(true);
@@ -184,7 +185,7 @@ pub async fn run<B: Controller>(
     ended.map_or(Ok(()), |part| Err(Error::Ended(part)))
 }
 
-/// Runs the loop on a thread of its own, so that a long decision never delays a lease renewal or a write.
+/// Runs the control loop on a thread of its own, so that a long decision never delays a lease renewal or a write.
 fn on_own_thread<B: Controller>(controller: B, ports: Ports) -> Result<oneshot::Receiver<()>, Error> {
     let (done, ended) = oneshot::channel();
     let handle = tokio::runtime::Handle::current();

@@ -35,7 +35,7 @@ impl Controller for Idle {
     }
 }
 
-/// Address of an API server whose CustomResourceDefinitions have these stored versions; `asked` records its other requests.
+/// Address of a test API server whose CustomResourceDefinitions have the given stored versions; `asked` records the requests about other objects.
 async fn storing(versions: Value, asked: Arc<Mutex<Vec<String>>>) -> http::Uri {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
@@ -61,8 +61,8 @@ async fn ready(port: u16) -> bool {
     answer.starts_with("HTTP/1.1 200")
 }
 
-/// Runs the runtime until it requests the Lease, for `most` at most. Returns whether it requested the Lease, and whether it was ready. A ready process runs two
-/// seconds longer, in which it might request the Lease.
+/// Runs the runtime until the runtime requests the Lease, for `most` at most. Returns whether the runtime requested the Lease, and whether the runtime was
+/// ready. A ready runtime runs two seconds longer, in which it might request the Lease.
 async fn runs(versions: Value, most: Duration) -> (bool, bool) {
     let asked = Arc::<Mutex<Vec<String>>>::default();
     let config = Config::new(storing(versions, Arc::clone(&asked)).await);

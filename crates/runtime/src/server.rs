@@ -1,4 +1,5 @@
-//! HTTP servers for metrics, probes and debugging. Metrics are served over TLS to permitted users, unless that is switched off.
+//! HTTP servers for metrics, probes and debugging. Metrics are served over TLS and to permitted users only, unless an administrator switches this protection
+//! off.
 
 mod connections;
 mod readers;
@@ -28,33 +29,33 @@ use tokio_rustls::TlsAcceptor;
 
 pub use scrape::Scrape;
 
-/// Time without a heartbeat after which the loop counts as stuck.
+/// Time without a heartbeat after which the control loop counts as stuck.
 const STUCK: Duration = Duration::from_secs(60);
-/// Time limit for an answer of the loop.
+/// Time limit for the control loop's answer to a query.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Function that makes a digest from fresh lists, or fails with a message.
+/// Function that makes a digest of a view built from fresh lists, or fails with a message.
 pub type Fresh = Arc<dyn Fn() -> BoxFuture<'static, Result<Value, String>> + Send + Sync>;
 
-/// Function that reports why a part beside the loop is not ready.
+/// Function that reports why a part of the process other than the control loop is not ready.
 pub type Missing = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// State that the HTTP handlers share.
 #[derive(Clone)]
 pub struct Context {
-    /// Channel for queries to the loop.
+    /// Channel for queries to the control loop.
     pub queries: mpsc::Sender<StateQuery>,
     /// Registry of metrics.
     pub metrics: Arc<Metrics>,
-    /// Heartbeat and readiness of the loop.
+    /// Heartbeat and readiness of the control loop.
     pub liveness: Arc<Liveness>,
-    /// Function that makes a digest from fresh lists.
+    /// Function that makes a digest of a view built from fresh lists.
     pub fresh: Fresh,
     /// Function that reports why another part of the process is not ready.
     pub missing: Option<Missing>,
     /// Cached text of `/metrics`.
     pub scrape: Arc<Scrape>,
-    /// Semaphore that allows one comparison with fresh lists at a time.
+    /// Semaphore that allows one comparison of control's view with fresh lists at a time.
     pub comparing: Arc<Semaphore>,
 }
 
@@ -73,7 +74,7 @@ fn everywhere() -> &'static str {
     if std::net::UdpSocket::bind("[::]:0").is_ok() { "[::]" } else { "0.0.0.0" }
 }
 
-/// Binds a listener to an address.
+/// Binds a TCP listener to an address.
 ///
 /// # Errors
 /// The text is no address, or the address is in use; the message has the address.
@@ -86,28 +87,28 @@ pub async fn bind(address: &str) -> Result<TcpListener, String> {
 pub enum Guard {
     /// Every client that reaches the port may read metrics, without TLS.
     Open,
-    /// Bearers of tokens that the API server permits to get the path may read metrics, over TLS.
+    /// Users whom RBAC permits to get `/metrics` may read metrics, with a bearer token and over TLS.
     Secure {
-        /// TLS configuration of the server.
+        /// TLS configuration of the metrics server.
         tls: Arc<ServerConfig>,
         /// Authentication and authorization by the API server.
         readers: Access,
     },
 }
 
-/// Serves metrics and debug pages until dropped, with 64 connections at once of at most two minutes each.
+/// Serves metrics and debug pages until the future is dropped, with at most 64 connections at once and two minutes for each connection.
 pub async fn serve_metrics(listener: TcpListener, context: Context, guard: Guard) -> Infallible {
     let figures = Router::new().route("/metrics", get(metrics));
     let (figures, tls) = match guard {
         Guard::Open => (figures, None),
         Guard::Secure { tls, readers } => (readers::only(readers, figures), Some(TlsAcceptor::from(tls))),
     };
-    // The debug page answers only clients on this machine, and needs no token.
+    // The debug pages answer only clients on the same machine, and need no token.
     let router = figures.route("/debug/recompute", get(recompute)).with_state(context);
     connections::serve(connections::LIMITS, listener, tls, router).await
 }
 
-/// Serves the probes until dropped, within the connection limits of [`serve_metrics`].
+/// Serves the readiness and liveness probes until the future is dropped, within the connection limits of [`serve_metrics`].
 pub async fn serve_health(listener: TcpListener, context: Context, liveness: &str, readiness: &str) -> Infallible {
     let path = |name: &str| format!("/{}", name.trim_start_matches('/'));
     let router =
@@ -115,7 +116,7 @@ pub async fn serve_health(listener: TcpListener, context: Context, liveness: &st
     connections::serve(connections::LIMITS, listener, None, router).await
 }
 
-/// Sends a query to the loop; `None` if there is no answer in time.
+/// Sends a query to the control loop; `None` if the loop does not answer in time.
 pub(crate) async fn ask<T>(
     queries: &mpsc::Sender<StateQuery>,
     query: impl FnOnce(oneshot::Sender<T>) -> StateQuery,
@@ -204,7 +205,7 @@ mod tests {
         answer
     }
 
-    /// State of the handlers beside a loop that answers at once and whose last heartbeat was `age` ago.
+    /// State of the HTTP handlers for a test: the control loop answers queries at once, and its last heartbeat was `age` ago.
     fn beside_a_loop(age: Duration) -> Context {
         let (queries, mut questions) = mpsc::channel(1);
         tokio::spawn(async move {
@@ -228,7 +229,7 @@ mod tests {
         for (peer, code) in [
             ("127.0.0.1:40000", StatusCode::OK),
             ("[::1]:40000", StatusCode::OK),
-            // Addresses of IPv4 clients in the form of a socket for both protocols.
+            // A socket for both IPv6 and IPv4 shows an IPv4 client's address in this form.
             ("[::ffff:127.0.0.1]:40000", StatusCode::OK),
             ("[::ffff:10.0.0.7]:40000", StatusCode::FORBIDDEN),
             ("10.0.0.7:40000", StatusCode::FORBIDDEN),
@@ -246,7 +247,8 @@ mod tests {
         }
     }
 
-    /// A comparison lists every object of the cluster, so a second request meanwhile is refused and may be repeated.
+    /// A comparison of control's view with fresh lists lists every object of the cluster, so a second request during the comparison is refused and may be
+    /// repeated.
     #[tokio::test]
     async fn recompute_during_another_one_is_refused() {
         let context = beside_a_loop(Duration::ZERO);

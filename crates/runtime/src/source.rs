@@ -1,5 +1,5 @@
-//! The objects of one kind: a list, followed by a watch, in the form of `kube`'s watcher events. Two things differ from `kube`: a page of a list is never
-//! completely in memory (`items.rs`), and pages of large objects are small, because the API server keeps a page in memory, too.
+//! The objects of one kind: a list, followed by a watch, in the form of `kube`'s watcher events. Two things differ from the watcher of `kube`: a page of a list
+//! is never completely in memory (`items.rs`), and pages of large objects are small, because the API server keeps a page in memory, too.
 
 use crate::items::Items;
 use crate::raw::Raw;
@@ -14,18 +14,18 @@ use std::time::Duration;
 
 /// Largest number of objects in a page of a list, and the number for the first page.
 pub(crate) const PAGE: u32 = 500;
-/// Smallest number of objects in a page.
+/// Smallest number of objects in a page of a list.
 const LEAST: u32 = 16;
-/// Intended size of a page in bytes.
+/// Intended size of a page of a list in bytes.
 const PAGE_BYTES: u64 = 8 << 20;
-/// Size of a page in bytes above which the page is given up and the list begins again with smaller pages, because the API server ends a response that takes a
-/// minute.
+/// Size of a list's page in bytes above which Berth gives up the page and begins the list again with smaller pages, because the API server ends a response that
+/// takes a minute.
 const MOST_BYTES: u64 = 4 * PAGE_BYTES;
 /// Seconds after which the API server ends a watch; `MARGIN` later the watch counts as dead.
 const WATCH_SECONDS: u32 = 290;
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// The event stream of a watch.
+/// The stream of a watch's events.
 type Changes = BoxStream<'static, kube::Result<WatchEvent<Raw>>>;
 
 /// Source of the objects of one kind.
@@ -34,7 +34,7 @@ pub(crate) struct Source {
     objects: Api<Raw>,
     path: Request,
     selector: Option<String>,
-    /// Largest number of objects in a page, reduced after a page was too large.
+    /// Largest number of objects in a page of a list, reduced after a page was too large.
     most: u32,
     state: State,
 }
@@ -47,35 +47,35 @@ enum State {
     Between(Option<String>, u32),
     /// A page of the list is being read.
     Page(Box<Page>),
-    /// The list is complete, or a watch has ended; the next watch begins at this version.
+    /// The list is complete, or a watch has ended; the next watch begins at this resourceVersion.
     Listed(String),
-    /// The watch is running, and has reached this version.
+    /// The watch is running, and has reached this resourceVersion.
     Watching(String, Changes),
 }
 
 struct Page {
     items: Items<Pin<Box<dyn AsyncBufRead + Send>>>,
-    /// Number of objects that the page was requested with.
+    /// Limit on the number of objects with which the page was requested.
     limit: u32,
     objects: u64,
     bytes: u64,
 }
 
 impl Page {
-    /// Number of objects for the next page, at most `most`.
+    /// Number of objects to request for the list's next page, at most `most`.
     fn next_limit(&self, most: u32) -> u32 {
         let each = self.bytes.checked_div(self.objects).unwrap_or_default();
         let fit = PAGE_BYTES.checked_div(each).map_or(most, |fit| u32::try_from(fit).unwrap_or(most));
         fit.max(LEAST).min(most)
     }
 
-    /// Smaller number of objects for a page that is too large; `None` if the page is not too large, or has the smallest number already.
+    /// Smaller number of objects to request if this page is too large; `None` if the page is not too large, or was requested with the smallest number already.
     fn smaller(&self) -> Option<u32> {
         (self.bytes > MOST_BYTES && self.limit > LEAST).then(|| self.next_limit(fewer(self.limit)))
     }
 }
 
-/// Number of objects for a page after a page of `limit` objects was too large.
+/// Number of objects to request for a page after a page of `limit` objects was too large.
 fn fewer(limit: u32) -> u32 {
     (limit / 4).max(LEAST)
 }
@@ -87,10 +87,10 @@ impl Source {
         Self { client, objects, path, selector, most: PAGE, state: State::Begin }
     }
 
-    /// The next event. After an error, the source continues from its last position if it can; the caller pauses.
+    /// The next event. After an error, the next call continues from the source's last position if that is possible; the caller pauses before the call.
     pub(crate) async fn next(&mut self) -> Result<Event<Raw>, Error> {
         loop {
-            // A failure from here on makes the list begin again, unless the source's state is put back.
+            // An error makes the source list its objects again, unless the code below sets the source's state to another position.
             match std::mem::replace(&mut self.state, State::Begin) {
                 State::Begin => {
                     self.state = State::Between(None, self.most);
@@ -121,7 +121,7 @@ impl Source {
         }
     }
 
-    /// Requests a page of the list. A list without a version is read from the API server's store.
+    /// Requests a page of the list. The request names no resourceVersion, so the API server reads the list from etcd.
     async fn page(&mut self, token: Option<String>, limit: u32) -> kube::Result<Page> {
         let params =
             ListParams { label_selector: self.selector.clone(), continue_token: token, ..ListParams::default() };
@@ -130,12 +130,12 @@ impl Source {
         Ok(Page { items: Items::new(body), limit, objects: 0, bytes: 0 })
     }
 
-    /// Reads the next object of a page, or the end of the list. Returns nothing at the end of other pages.
+    /// Reads the next object of a page, or the end of the list. At the end of a page that is not the last page of the list, the result is `None`.
     async fn read(&mut self, mut page: Box<Page>) -> Result<Option<Event<Raw>>, Error> {
         let broken = |error| Error::InitialListFailed(kube::Error::ReadEvents(error));
         let next = page.items.next().await;
         if next.is_err() {
-            // The API server has cut off the page, perhaps because the page took too long.
+            // The API server has cut off the page of the list, perhaps because the page took too long.
             self.most = fewer(page.limit);
         }
         if let Some(text) = next.map_err(broken)? {
@@ -144,7 +144,7 @@ impl Source {
             let bad = |error| Error::InitialListFailed(kube::Error::SerdeError(error));
             let object = serde_json::from_str(&text).map_err(bad)?;
             if let Some(smaller) = page.smaller() {
-                // The objects of this page come again with the new list.
+                // The objects of a page that is too large come again with the new list.
                 self.most = smaller;
             } else {
                 self.state = State::Page(page);
@@ -172,7 +172,7 @@ impl Source {
         params.timeout(WATCH_SECONDS)
     }
 
-    /// The next change of the watch; nothing if the watch has ended.
+    /// The next change that the watch shows; `None` if the watch has ended.
     async fn change(&mut self, version: String, mut changes: Changes) -> Result<Option<Event<Raw>>, Error> {
         let patience = Duration::from_secs(u64::from(WATCH_SECONDS)).saturating_add(MARGIN);
         let Ok(Some(next)) = tokio::time::timeout(patience, changes.next()).await else {
@@ -187,7 +187,7 @@ impl Source {
                 return Ok(None);
             }
             Ok(WatchEvent::Error(status)) => {
-                // A watch error 410 means that the API server lacks the changes since the version, so the list begins again.
+                // A watch error 410 means that the API server no longer has the changes since the resourceVersion, so the source lists its objects again.
                 if status.code != 410 {
                     self.state = State::Watching(version, changes);
                 }

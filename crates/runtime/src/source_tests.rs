@@ -1,4 +1,4 @@
-//! Tests of a source with a small API server in memory.
+//! Tests of the source of list and watch events, with a small API server in memory.
 
 use super::*;
 use http::{Request as Asked, Response};
@@ -46,7 +46,7 @@ impl Server {
         Source::new(Client::new(service, "default"), &resource, Some("a=b".to_owned()))
     }
 
-    /// The values of a query parameter, request by request.
+    /// The values of a URL query parameter in the recorded requests, in the order of the requests.
     fn given(&self, name: &str) -> Vec<Option<String>> {
         let value = |query: &String| {
             let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -56,7 +56,7 @@ impl Server {
     }
 }
 
-/// The next event of the source, in a word.
+/// The next event of the source, as a short text.
 async fn next_event(source: &mut Source) -> String {
     match source.next().await {
         Ok(Event::Init) => "begin".to_owned(),
@@ -113,7 +113,7 @@ async fn list_page_limit_shrinks_for_large_objects() {
     assert!((70..84).contains(second) && *third == 16, "{limits:?}");
 }
 
-/// The API server would end a response that takes a minute at every attempt, so a page with too many bytes is given up before.
+/// The API server would end a response that takes a minute at every attempt, so the source gives up a page with too many bytes before that.
 #[tokio::test]
 async fn oversized_list_page_is_repeated_in_smaller_pages() {
     let server = Server::default();
@@ -133,7 +133,7 @@ async fn oversized_list_page_is_repeated_in_smaller_pages() {
     assert_eq!(reported[74], "end");
     let limits: Vec<String> = server.given("limit").into_iter().flatten().collect();
     assert_eq!(limits, ["500", "16", "16", "16"]);
-    // A page that breaks off is requested again in smaller pages, too.
+    // The list is requested again with smaller pages also after the API server cut off a page.
     let server = Server::default();
     server.answers(200, "{\"metadata\": {\"resourceVersion\": \"9\"}, \"items\": [{");
     server.page(&["a"], 0, "");
@@ -143,7 +143,7 @@ async fn oversized_list_page_is_repeated_in_smaller_pages() {
     assert_eq!(limits, ["500", "125"]);
 }
 
-/// A failed list begins again. A failed watch continues from its last version, unless the API server no longer has that version.
+/// A failed list begins again. A failed watch continues from its last resourceVersion, unless the API server no longer has that version.
 #[tokio::test]
 async fn source_restarts_failed_lists_and_resumes_failed_watches() {
     let server = Server::default();

@@ -1,6 +1,6 @@
 //! The versions in which the API server has stored objects of Kueue's kinds. Berth does not lead while an older Kueue's objects are stored as v1beta1, because
-//! each read of such an object needs a conversion, and a CRD without the version would be refused. The process keeps running, because its own webhook may be
-//! the conversion, without which no client could store the objects again.
+//! each read of such an object needs a conversion, and the API server would refuse a CRD without v1beta1. The process keeps running while it must not lead,
+//! because its own webhook may be the conversion webhook, without which no client could store the objects again.
 
 use crate::liveness::Liveness;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -25,16 +25,16 @@ const KINDS: [&str; 11] = [
     "workloadpriorityclasses",
     "workloads",
 ];
-/// The stored version that must be gone.
+/// The API version in which no object of Kueue's kinds may be stored when Berth leads.
 const OLD: &str = "v1beta1";
-/// Pause before the next request if the API server has not answered.
+/// Pause before the next request for a CustomResourceDefinition if the API server has not answered.
 const RETRY: Duration = Duration::from_secs(2);
-/// Pause before the next check whether the objects were stored again.
+/// Pause before the next check whether the objects were stored in a newer version.
 pub(crate) const AGAIN: Duration = Duration::from_secs(60);
 /// Time after which the log line about objects in the old version is repeated.
 const REMINDER: Duration = Duration::from_secs(600);
 
-/// The needed fields of a CustomResourceDefinition; its schemas, half a megabyte, are skipped.
+/// The fields of a CustomResourceDefinition that Berth reads; the schemas of the definition, half a megabyte, are skipped.
 #[derive(Deserialize)]
 struct Definition {
     #[serde(default)]
@@ -47,8 +47,8 @@ struct Status {
     stored_versions: Vec<String>,
 }
 
-/// Waits until no object is stored in the old version, and logs the kinds with such objects and the commands that store them again. During the wait, `liveness`
-/// shows that the process may not lead yet.
+/// Waits until no object of Kueue's kinds is stored in the version [`OLD`], and logs the kinds with such objects and the commands that store these objects
+/// again. During this wait, `liveness` shows that the process may not lead yet.
 pub(crate) async fn settled(client: &Client, liveness: &Liveness, again: Duration) {
     let mut logged: Option<(Vec<String>, Instant)> = None;
     loop {
@@ -68,7 +68,8 @@ pub(crate) async fn settled(client: &Client, liveness: &Liveness, again: Duratio
     }
 }
 
-/// Asks the API server about every kind, and repeats failed requests. Returns one sentence for each kind whose stored versions forbid leading.
+/// Asks the API server for the CustomResourceDefinition of every kind of Kueue, and repeats failed requests. Returns one sentence for each kind whose stored
+/// versions forbid this process to lead.
 async fn refusals(client: &Client) -> Vec<String> {
     let mut found = Vec::new();
     for kind in KINDS {
@@ -96,7 +97,7 @@ async fn ask(client: &Client, name: &str) -> Option<Definition> {
     }
 }
 
-/// Reason in a CustomResourceDefinition why the process must not lead yet. The log quotes double quotes, so the command in the text has none.
+/// Reason in a CustomResourceDefinition why the process must not lead yet. The log escapes double quotes, so the command in the reason has no double quotes.
 fn refusal(name: &str, definition: &Definition) -> Option<String> {
     let stored = &definition.status.stored_versions;
     stored.iter().any(|version| version == OLD).then(|| {
@@ -140,7 +141,7 @@ mod tests {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
         let service = tower::service_fn(move |request: http::Request<Body>| {
-            // The Workloads are stored again after the second round of requests.
+            // The test's API server reports Workloads as stored in the new version from the third round of requests on.
             let round = count.fetch_add(1, Ordering::Relaxed) / KINDS.len();
             let old = round < 2 && request.uri().path().ends_with("/workloads.kueue.x-k8s.io");
             let versions = if old { json!(["v1beta1", "v1beta2"]) } else { json!(["v1beta2"]) };

@@ -1,39 +1,39 @@
-//! Moderation of turns, as network adapters moderate interrupts: a burst of turns runs promptly, and lasting load makes turns rarer, so that each turn does
-//! more work. Waking up and cold caches then cost once for many changes.
+//! Moderation of a loop's or thread's turns, as network adapters moderate interrupts: a burst of turns runs promptly, and lasting load makes turns rarer, so
+//! that each turn does more work. The costs of waking up and of cold caches arise once per turn, and so once for many changes.
 //!
-//! The algorithm is the generic cell rate algorithm (ITU-T I.371) in its virtual scheduling form.
+//! The algorithm for the rest between turns is the generic cell rate algorithm (ITU-T I.371) in its virtual scheduling form.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Time per turn of the I/O thread under lasting load, which limits the delay that moderation adds to a request.
+/// Average time between two turns of the I/O thread under lasting load, and so the longest delay that moderation adds to a request.
 pub(crate) const IO_INTERVAL: Duration = Duration::from_millis(20);
-/// Number of prompt turns of the I/O thread after a rest, which is more than a job in a quiet cluster needs.
+/// Number of turns of the I/O thread without moderation after a rest, which is more than a job in a quiet cluster needs.
 const IO_BURST: u32 = 100;
 
-/// Moderator that computes the rest before each turn. Times are distances from any fixed origin.
+/// Moderator that computes the rest before each turn of a loop or thread. The moderator's times are durations since any fixed moment.
 #[derive(Clone, Debug)]
 pub struct Throttle {
     /// Shortest time between two turns, at any load.
     gap: Duration,
-    /// Time per turn under lasting load.
+    /// Average time between two turns under lasting load.
     interval: Duration,
-    /// Time by which turns may run ahead of the interval.
+    /// Time by which a turn may begin before its regular time, which is one `interval` after the previous turn's regular time.
     lead: Duration,
-    /// Time at which the last turn began.
+    /// Time at which the last turn of the loop or thread began.
     last: Option<Duration>,
-    /// Time at which the next turn would be due if all turns had kept the interval.
+    /// Time at which the next turn would begin if all turns had kept the distance `interval`.
     due: Duration,
 }
 
 impl Throttle {
-    /// A moderator with at least `gap` between turns, and with `interval` after `burst` turns without a rest.
+    /// A moderator with at least the time `gap` between turns, and with the time `interval` between turns after `burst` turns without a rest.
     #[must_use]
     pub fn new(gap: Duration, interval: Duration, burst: u32) -> Self {
         Self { gap, interval, lead: interval.saturating_mul(burst), last: None, due: Duration::ZERO }
     }
 
-    /// Accounts for a turn, and returns the rest from `now` until the turn may begin.
+    /// Counts a turn, and returns the time from `now` until this turn may begin.
     pub fn rest(&mut self, now: Duration) -> Duration {
         let spaced = self.last.map_or(now, |last| last + self.gap);
         let turn = now.max(spaced).max(self.due.saturating_sub(self.lead));
@@ -43,12 +43,12 @@ impl Throttle {
     }
 }
 
-/// Makes the runtime's thread rest before it waits for input.
+/// Makes the thread of the async runtime rest before the thread waits for input.
 pub fn moderate(builder: &mut tokio::runtime::Builder) -> &mut tokio::runtime::Builder {
     let origin = Instant::now();
     let throttle = Mutex::new(Throttle::new(Duration::ZERO, IO_INTERVAL, IO_BURST));
     builder.on_thread_park(move || {
-        // Only this thread takes the lock, and a panic with the lock would have ended the thread.
+        // The lock is never poisoned: only the runtime's thread takes the lock, and a panic with the lock would have ended this thread.
         let Ok(mut throttle) = throttle.lock() else { return };
         let rest = throttle.rest(origin.elapsed());
         std::thread::sleep(rest);

@@ -1,8 +1,8 @@
 //! Watches: one task per kind turns kube's watch events into observations.
 //!
-//! The objects of a list are passed on one by one, so that a long list is never in memory at once. The end of a list has the names of all its objects, so that
-//! control learns which objects vanished meanwhile. A new *epoch* makes every watch begin again with a quorum list, which gives a new leader a view that is not
-//! older than its claim.
+//! The objects of a list are passed on one by one, so that a long list is never in memory at once. The observation of a list's end has the names of all objects
+//! of the list, so that control learns which objects have vanished. A new *epoch* makes every watch begin again with a quorum list, so that the view of a new
+//! leader is not older than the leader's claim of the Lease.
 
 use crate::first_list::{FirstList, reason};
 use crate::metrics::Metrics;
@@ -39,22 +39,22 @@ pub use context::{Context, ObservationHook, Seen, Wanted, room};
 /// Number of watched kinds.
 pub const KINDS: usize = 23 + JOB_TYPES.len();
 
-/// Pause between two checks whether a missing kind is served.
+/// Pause between two checks whether the API server serves a kind that was missing.
 const NOT_SERVED_PAUSE: Duration = Duration::from_secs(30);
 
 /// Label that each pod of a StatefulSet has.
 const POD_OF_SET: &str = "statefulset.kubernetes.io/pod-name";
 
-/// Annotation of kubectl with a copy of the object.
+/// Annotation in which `kubectl apply` keeps a copy of the object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Function that turns changes of object texts into observations of one kind.
 type Decode = Arc<dyn Fn(Change<Raw>) -> Result<Observation, Undecodable> + Send + Sync>;
 
-/// An object that does not decode.
+/// An object of a watch or list that does not decode.
 struct Undecodable {
     error: String,
-    /// The observation that is reported in place of the object.
+    /// The observation that is reported in place of the object that does not decode.
     remains: Option<Observation>,
 }
 
@@ -63,11 +63,12 @@ struct Undecodable {
 struct Kind {
     resource: ApiResource,
     decode: Decode,
-    /// The resource that the cluster must serve for this watch: the kind itself, or the kind that it supports. Berth works without that resource.
+    /// The resource that the cluster must serve for this watch: the watched kind itself, or a kind that the watched kind supports. In a cluster without this
+    /// resource, Berth works without the watch.
     needs: Option<ApiResource>,
-    /// Observation that reports whether the cluster serves the needed resource.
+    /// Makes the observation whether the cluster serves the resource `needs`.
     reports_served: Option<fn(bool) -> Observation>,
-    /// The integration that the configuration must name for this watch.
+    /// The job kind that the configuration must name (`integrations.frameworks`) for this watch.
     integration: Option<control::Kind>,
     /// Label selector of the watch.
     selector: Option<String>,
@@ -77,7 +78,7 @@ struct Kind {
     holds_up: Option<control::Kind>,
     /// True if lists and watches request metadata only.
     metadata_only: bool,
-    /// Name of the watch in messages, if it differs from the resource's name.
+    /// Name of the watch in messages, if this name differs from the resource's name.
     called: Option<&'static str>,
 }
 
@@ -112,17 +113,17 @@ impl Kind {
         Self { needs: Some(self.resource.clone()), ..self }
     }
 
-    /// Marks the kind as one without which Berth may lead if its objects cannot be listed.
+    /// Marks a watched kind as dispensable: Berth may lead although objects of the kind cannot be listed.
     fn dispensable(self) -> Self {
         Self { dispensable: true, ..self }
     }
 
-    /// Marks the kind as dispensable, and makes jobs of `kind` wait for it.
+    /// Marks a watched kind as dispensable: only jobs of the kind `kind` wait while objects of the watched kind cannot be listed.
     fn without(self, kind: control::Kind) -> Self {
         Self { holds_up: Some(kind), ..self.dispensable() }
     }
 
-    /// The observation whether objects of this kind are known.
+    /// The observation that objects of this kind cannot be listed for the reason `why`, or with `None` that they can be listed again.
     fn unlisted(&self, why: Option<String>) -> Observation {
         Observation::Unlisted(Unlisted { resource: self.name().to_owned(), kind: self.holds_up, why })
     }
@@ -199,12 +200,12 @@ fn kinds(wanted: &Wanted) -> Vec<Kind> {
         kind!(api::LocalQueue, Observation::LocalQueue),
         kind!(api::Workload, Observation::Workload, rescue::workload),
         kind!(api::AdmissionCheck, Observation::AdmissionCheck),
-        // QueuePolicies are not dispensable, because their limits would be lifted without them.
+        // QueuePolicies are not dispensable, because no limit of a policy would apply while Berth does not know the policies.
         kind!(api::berth::QueuePolicy, Observation::QueuePolicy).optional(),
         kind!(api::berth::CheckpointStore, Observation::CheckpointStore).optional().without(control::Kind::TrainingJob),
         kind!(api::berth::TrainingJob, Observation::TrainingJob).optional().without(control::Kind::TrainingJob),
-        // The watch has all managed pods, even if the configuration no longer names pods: a pod that was started before holds quota, and waits for the removal
-        // of Berth's finalizer.
+        // The watch of pods shows all managed pods, even if the configuration no longer names pods: a pod that was started earlier holds quota, and waits for
+        // the removal of Berth's finalizer.
         kind!(Pod, Observation::Pod).labelled(&managed).without(control::Kind::Pod),
         kind!(StatefulSet, Observation::StatefulSet)
             .of(control::Kind::StatefulSet)
@@ -221,16 +222,16 @@ fn kinds(wanted: &Wanted) -> Vec<Kind> {
             .made_for::<ProvisioningRequest>()
             .labelled(managed)
             .without(control::Kind::ProvisioningRequest),
-        // Nodes without a taint that announces their end are forgotten at once.
+        // Control keeps only nodes with a taint that announces the node's end, so it forgets other nodes at once.
         kind!(api::node::Node, Observation::Node).dispensable(),
         Kind::of_started_pods(),
-        // Unmarked pods with a queue were let in while Berth did not answer. Pods of jobs whose templates name a queue are dropped as they arrive.
+        // Unmarked pods with a queue were let in while Berth did not answer. Control drops pods of jobs whose templates name a queue as these pods arrive.
         kind!(Pod, |change| Observation::UnmarkedPod(FoundBy::Queue, change))
             .of(control::Kind::Pod)
             .labelled(format!("{},{}!=true", api::labels::QUEUE_NAME, api::labels::MANAGED))
             .dispensable()
             .named("unmarked pods with a queue"),
-        // Pods of a StatefulSet name no queue before a review adds the queue.
+        // Pods of a StatefulSet name no queue before a review by Berth's webhook adds the queue's label.
         kind!(Pod, |change| Observation::UnmarkedPod(FoundBy::StatefulSet, change))
             .of(control::Kind::StatefulSet)
             .labelled(format!("{POD_OF_SET},!{},{}!=true", api::labels::QUEUE_NAME, api::labels::MANAGED))
@@ -241,8 +242,8 @@ fn kinds(wanted: &Wanted) -> Vec<Kind> {
     kinds
 }
 
-/// Decodes a change. An object of a list that does not decode and cannot be rescued is left out. A present object whose version is no number counts as one that
-/// does not decode, and a deletion is taken with any version.
+/// Decodes a change. A listed object that does not decode and of which no part is readable is left out. An existing object whose resourceVersion is no number
+/// counts as an object that does not decode; the deletion of an object is taken with any resourceVersion.
 fn decode<T>(
     change: Change<Raw>,
     read: impl Fn(&str) -> serde_json::Result<T>,
@@ -270,14 +271,14 @@ fn read<K: Resource + DeserializeOwned>(text: &str) -> serde_json::Result<Box<K>
     Ok(object)
 }
 
-/// Decodes a job, without metadata that Berth does not read.
+/// Decodes a job, and removes large metadata that Berth does not read.
 pub(crate) fn read_job(kind: JobType, text: &str) -> serde_json::Result<SharedJob> {
     let mut job = kind.decode(text)?;
     slim(job.metadata_mut());
     Ok(job.into())
 }
 
-/// Starts the watches of all kinds. The watches end when the set is dropped or aborted.
+/// Starts the watches of all kinds. The watches end when the returned set of tasks is dropped or aborted.
 #[must_use]
 pub fn spawn_all(context: &Context) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
@@ -287,13 +288,13 @@ pub fn spawn_all(context: &Context) -> JoinSet<()> {
     tasks
 }
 
-/// Whether the cluster serves a kind. A failed request counts as yes, and the watch then reports the error.
+/// Whether the API server serves a kind. If the request about the kind fails, the result is true, and the watch of the kind reports the error.
 async fn served(client: &Client, resource: &ApiResource) -> bool {
     let all: Api<Raw> = Api::all_with(client.clone(), resource);
     !matches!(all.list(&ListParams::default().limit(1)).await, Err(kube::Error::Api(status)) if status.code == 404)
 }
 
-/// Removes large metadata that Berth does not read.
+/// Removes large metadata that Berth does not read from an object.
 fn slim(metadata: &mut ObjectMeta) {
     metadata.managed_fields = None;
     if let Some(annotations) = &mut metadata.annotations {
@@ -303,7 +304,7 @@ fn slim(metadata: &mut ObjectMeta) {
     }
 }
 
-/// Follows one kind until the loop is gone.
+/// Lists and watches one kind until the control loop is gone.
 async fn follow(mut context: Context, index: usize, kind: Kind) {
     let wanted = kind.is_wanted(&context.wanted.job_kinds);
     let Kind { resource, decode, reports_served, selector, .. } = kind.clone();
@@ -344,7 +345,7 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
             }
             continue;
         }
-        // The counters exist from the start, so that an alert sees the first error.
+        // The counters of undecodable objects and of watch errors exist from the start with the value 0, so that an alert sees the first error.
         for name in ["berth_undecodable_objects", "berth_watch_errors"] {
             context.metrics.count(name, &[("resource", &resource.plural)], 0);
         }
@@ -368,7 +369,7 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
             };
             let (observation, ends, room) = match event {
                 Ok(event) => {
-                    // The beginning of a list does not prove that the watch works.
+                    // The event `Init` at the beginning of a list does not prove that the watch works.
                     if !matches!(event, Event::Init) {
                         retry.works();
                     }
@@ -389,7 +390,8 @@ async fn follow(mut context: Context, index: usize, kind: Kind) {
                         }
                     }
                     if kind.needs.is_some() && is_gone(&error) {
-                        // The kind's definition was deleted with all its objects, so the watch begins as at the start.
+                        // The CustomResourceDefinition of the kind was deleted with all objects of the kind, so the watch begins as at the start of the
+                        // process.
                         break;
                     }
                     tokio::select! {
@@ -435,13 +437,13 @@ impl Follower<'_> {
                 None
             }
             Event::InitApply(object) => {
-                // An object that does not decode still exists, so its last known state stays.
+                // A listed object that does not decode still exists, so its name is in the list's end, and control keeps the object's last known state.
                 self.listed.push((object.namespace().unwrap_or_default(), object.name_any()));
                 self.decoded(object)
             }
             Event::InitDone => (self.decode)(Change::Only(std::mem::take(&mut self.listed))).ok(),
             Event::Apply(object) => self.decoded(object),
-            // The object may have decoded before, so its deletion must be reported.
+            // A deleted object that does not decode may have decoded earlier, so its deletion is reported with the object's metadata only.
             Event::Delete(object) => {
                 let head = object.head();
                 (self.decode)(Change::Delete(object)).or_else(|_| (self.decode)(Change::Delete(head))).ok()

@@ -33,7 +33,7 @@ fn server_with(items: Arc<Mutex<Vec<serde_json::Value>>>, event: Arc<Mutex<Optio
             if request.uri().query().unwrap_or("").contains("watch=true") {
                 let event = event.lock().unwrap().clone();
                 if let Some(event) = event {
-                    // The API server writes the type of a watch event first.
+                    // In the JSON of a watch event, the API server writes the field `type` before `object`.
                     let line = format!("{{\"type\":{},\"object\":{}}}\n", event["type"], event["object"]);
                     return Ok(Response::new(Body::from(line.into_bytes())));
                 }
@@ -49,7 +49,7 @@ fn server_with(items: Arc<Mutex<Vec<serde_json::Value>>>, event: Arc<Mutex<Optio
     Client::new(service, "default")
 }
 
-/// The objects of a list up to its end, which must have their names.
+/// Receives the observations of a list's objects up to the list's end, and asserts that the end has the names of these objects.
 async fn list(seen: &mut mpsc::Receiver<Seen>) -> (Vec<String>, u64) {
     let mut reported = Vec::new();
     loop {
@@ -77,7 +77,7 @@ async fn list(seen: &mut mpsc::Receiver<Seen>) -> (Vec<String>, u64) {
     }
 }
 
-/// Shared state of watches with this client and this channel.
+/// The state that all watches share, with the given client and channel.
 fn context(client: Client, seen: mpsc::Sender<Seen>, epoch: channel::Receiver<u64>) -> Context {
     Context {
         client,
@@ -126,7 +126,7 @@ async fn watch_continues_after_a_bad_object() {
     let context = context(server_with(Arc::clone(&items), Arc::clone(&event)), sender, epoch);
     let task = tokio::spawn(follow(context, NUMBER, jobs()));
     assert_eq!(list(&mut seen).await, (vec!["one".to_owned()], 0));
-    // The watch continues after the bad object.
+    // The watch continues after an object that does not decode.
     *event.lock().unwrap() = Some(serde_json::json!({"type": "MODIFIED", "object": job("two", 2.into())}));
     match tokio::time::timeout(std::time::Duration::from_secs(20), seen.recv()).await.unwrap().unwrap().observation {
         Observation::Job(_, Change::Apply(job)) => assert_eq!(job.metadata().name.as_deref(), Some("two")),
@@ -191,7 +191,8 @@ async fn dispensable_kind_that_is_forbidden_is_skipped_until_listed() {
     task.abort();
 }
 
-/// Limits and quota depend on these kinds, so Berth decides nothing without them, and the readiness names the missing kind.
+/// Limits and quota depend on the kinds that are not dispensable, so Berth decides nothing until it has listed them, and the readiness message names the
+/// missing kind.
 #[tokio::test]
 async fn needed_kind_that_is_forbidden_is_awaited_and_named() {
     for plural in ["clusterqueues", "queuepolicies", "workloads", "jobs"] {
@@ -209,7 +210,7 @@ async fn needed_kind_that_is_forbidden_is_awaited_and_named() {
     }
 }
 
-/// The memory of objects on their way to a slow loop is limited in bytes, instead of in their number.
+/// The limit on objects on their way to a slow control loop is a limit of their memory, and not of their number.
 #[tokio::test]
 async fn watch_with_large_objects_waits_for_a_slow_core_loop() {
     let mut large = job("one", 1.into());
@@ -228,7 +229,7 @@ async fn watch_with_large_objects_waits_for_a_slow_core_loop() {
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     let waiting = 512 - sender.capacity();
     assert!((10..17).contains(&waiting), "{waiting} of a mebibyte wait");
-    // The first page is too large and the list begins again, so an object may be passed on twice, and is listed once.
+    // The first page is too large and the list begins again, so an object may be observed twice, and its name is in the end of the list once.
     let listed = loop {
         if let Observation::Job(_, Change::Only(listed)) = seen.recv().await.unwrap().observation {
             break listed;
@@ -276,7 +277,7 @@ fn undecodable_workload_is_still_listed_with_its_admission() {
     assert!(text.contains("berth_undecodable_objects_total{resource=\"workloads\"} 1"), "{text}");
 }
 
-/// An older state of the object stays, and the deletion of the object is reported.
+/// If the resourceVersion of an object is no number, control keeps the last state with a readable version until the object's deletion is reported.
 #[test]
 fn object_with_unreadable_version_is_undecodable_until_deleted() {
     let metrics = Arc::new(Metrics::new("test"));
@@ -327,7 +328,7 @@ fn stateful_set_watch_selects_queue_label_unless_all_are_managed() {
     assert_eq!(selector(true), None);
 }
 
-/// Lists and watches of started pods request metadata only.
+/// Lists and watches of the started pods of jobs request metadata only.
 #[tokio::test]
 async fn started_pods_are_listed_and_watched_by_metadata_only() {
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -377,7 +378,7 @@ async fn started_pods_are_listed_and_watched_by_metadata_only() {
     }
 }
 
-/// The last state that the watch shows distinguishes a relabelled pod from a deleted pod.
+/// The metadata in the last watch event of a pod shows whether the pod was deleted or has only lost the label by which it is watched.
 #[test]
 fn started_pod_is_read_from_its_metadata() {
     let kind = Kind::of_started_pods();

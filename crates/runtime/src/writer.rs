@@ -22,19 +22,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Field manager of created objects, which is the field manager that Kueue's client has by its user agent.
+/// Field manager of the objects that Berth creates, equal to the field manager that Kueue's client has by its user agent.
 const CREATE_MANAGER: &str = "kueue";
 
-/// Accepted media types of answers. Berth reads only the version, and a server that supports metadata-only answers omits the rest of the object.
+/// Accepted media types of the API server's answers to writes. Of these answers Berth reads only the resourceVersion, and an API server that supports
+/// metadata-only answers omits the rest of the object.
 pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// Time limit for listing a checkpoint store.
 const LIST_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Text about a store that does not answer.
+/// Text about a checkpoint store that does not answer.
 const LATE: &str = "no answer in time";
 
-/// Listing of a store, or why it failed.
+/// The checkpoints in a checkpoint store, or the reason why they could not be listed.
 type Listing = Result<Vec<Checkpoint>, String>;
 
 /// Performs tasks.
@@ -53,19 +54,20 @@ impl Writer {
         Self { client, leadership, stores, rate, metrics }
     }
 
-    /// Waits for the rate limit. The pool waits before each write that is a single request, and a write that patches many objects waits before each patch.
+    /// Waits for the rate limit. The writer pool calls this function before each write that is a single request, and a write that patches many objects calls it
+    /// before each patch.
     pub async fn wait_for_rate(&self) {
         self.rate.take().await;
     }
 
-    /// Whether a task would be sent: its term is not over, and it could end within the lease.
+    /// Whether the writer would send a task now: the task's term is not over, and the task could end within the lease.
     #[must_use]
     pub fn permits(&self, task: &Task, now: Instant) -> bool {
         self.leadership.permits(task.term, now)
     }
 
-    /// Performs one task and returns its outcome. Refuses (`NotSent`) when its term is over or when too little of
-    /// the lease is left for it to end in time.
+    /// Performs one task and returns its outcome. The outcome is `NotSent` if the task's term is over, or if too little time of the lease is left for the task
+    /// to end in time.
     pub async fn perform(&self, task: &Task) -> TaskOutcome {
         let outcome = self.send(task).await;
         self.metrics.count(
@@ -118,7 +120,7 @@ impl Writer {
         }
     }
 
-    /// Sends one request of a write, in the write's term and within the time limit.
+    /// Sends one HTTP request of a write, if the write's term is not over, and within the time limit of a write.
     async fn request(&self, term: Term, target: &Target<'_>, write: &Write) -> WriteOutcome {
         if !self.leadership.permits(term, Instant::now()) {
             return WriteOutcome::NotSent;
@@ -134,7 +136,7 @@ impl Writer {
         }
     }
 
-    /// Asks the API server, an autoscaler's events or a checkpoint store one query of control. Each arm pairs a query with the answer of its type.
+    /// Answers one query of control from the API server or a checkpoint store. Each match arm pairs a query with the answer that has the query's type.
     async fn ask(&self, task: &Task, query: &Query) -> Result<QueryAnswer, QueryFailure> {
         let (client, namespace, deadline) = (&self.client, task.key.namespace.as_str(), self.leadership.deadline());
         match query {
@@ -161,8 +163,8 @@ impl Writer {
         }
     }
 
-    /// Lists a checkpoint store. A list changes nothing, so it may outlast the lease, but not the term, because a new leader's start waits for all running
-    /// requests.
+    /// Lists a checkpoint store. The listing of a checkpoint store changes nothing, so it may outlast the lease, but not the term, because a new leader's start
+    /// waits for all running requests.
     async fn look(&self, term: Term, place: &CheckpointPlace) -> Result<Listing, QueryFailure> {
         let too_late = |_| Err(LATE.to_owned());
         tokio::select! {
@@ -188,7 +190,7 @@ impl Writer {
     }
 }
 
-/// The answer to a query about pods, or `Busy` when it takes too long.
+/// The answer to a query about pods, or `Busy` if the answer takes too long.
 async fn in_time<T>(
     deadline: Duration,
     answer: impl Future<Output = Result<T, QueryFailure>>,
@@ -206,12 +208,12 @@ const fn verb_of(write: &Write) -> Verb {
     }
 }
 
-/// The HTTP request of a write. The server-side time limit of a request ends a second before Berth's, so that a write with an unknown outcome has ended by
-/// then.
+/// The HTTP request of a write. The API server's time limit for the request ends a second before Berth's time limit, so that a write whose outcome Berth does
+/// not know has ended in the API server by then.
 fn http_request(target: &Target<'_>, write: &Write, deadline: Duration) -> Result<http::Request<Body>, http::Error> {
     let server_deadline = deadline.as_secs().saturating_sub(1).max(1);
     let (method, content_type, subresource, query, body) = match write {
-        // Questions, deletions of checkpoints and annotations of pods are not a single request to the API server.
+        // Deletions of checkpoints and annotations of all pods of a job are not a single request to the API server.
         Write::DeleteCheckpoints { .. } | Write::AnnotatePods { .. } => {
             return http::Request::builder().uri("").body(Body::empty());
         }
@@ -259,10 +261,10 @@ fn http_request(target: &Target<'_>, write: &Write, deadline: Duration) -> Resul
         .body(Body::from(body.into_bytes()))
 }
 
-/// Object of the API that a request goes to.
+/// Object of the API to which a request of the writer goes.
 struct Target<'a> {
     kind: ResourceKind,
-    /// Empty for cluster-scoped kinds.
+    /// Namespace of the object; empty for cluster-scoped kinds.
     namespace: &'a str,
     name: &'a str,
 }
@@ -286,7 +288,7 @@ fn path_of(target: &Target<'_>, collection: bool, subresource: Subresource) -> S
     path
 }
 
-/// Percent-encodes the characters that a path segment or query value must not have.
+/// Percent-encodes the characters that a URL path segment or a URL query value must not have.
 fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -47,14 +47,14 @@ fn writer(client: Client, state: State) -> (tokio::sync::watch::Sender<State>, W
     (sender, in_term(client, leadership, None))
 }
 
-/// A writer that may send this number of patches at once, and then none for an hour; `None` means no limit.
+/// A writer that may send `patches` patches at once, and after these none for an hour; `None` means no limit.
 fn in_term(client: Client, leadership: Leadership, patches: Option<f64>) -> Writer {
     let stores = Stores::new(client.clone(), None);
     let rate = Rate::new(Bucket::new(patches.map(|_| 1.0 / 3_600.0), patches.unwrap_or(1.0), Instant::now()));
     Writer::new(client, leadership, stores, rate, Arc::new(Metrics::new("test")))
 }
 
-/// The pods with this label and uid that the Job with the uid j-1 controls.
+/// The pods with the label `label` and the value `uid` that the Job with the uid `j-1` controls.
 fn pods_of(label: &'static str, uid: &str) -> PodsOf {
     PodsOf { label, uid: uid.to_owned(), jobs: Some(["j-1".to_owned()].into()) }
 }
@@ -83,7 +83,7 @@ async fn pod_annotation_patches_only_own_pods_that_lack_it() {
     assert_eq!(body, r#"{"metadata":{"annotations":{"stop":"now"},"uid":"p-1"}}"#, "no other pod of that name");
 }
 
-/// A client of an API server with three pods of a job that lack the annotation; `patches` counts patches.
+/// A client of an API server with three pods of a job that lack an annotation; `patches` counts the patches of these pods.
 fn three_without_answer(patches: Arc<Mutex<usize>>) -> Client {
     let service = tower::service_fn(move |request: http::Request<Body>| {
         if request.method() == http::Method::PATCH {
@@ -105,7 +105,7 @@ fn stop_now() -> Task {
 #[tokio::test]
 async fn pod_annotation_takes_a_write_token_per_pod() {
     let patches = Arc::<Mutex<usize>>::default();
-    // The time limit is long enough for the first two patches, and the third patch does not get a token within it.
+    // The time limit of the write is long enough for the first two patches, and the third patch gets no token of the rate limit within this time.
     let (sender, leadership) = Leadership::new(Duration::from_secs(2));
     sender.send_replace(LEADING);
     let writer = in_term(three_without_answer(Arc::clone(&patches)), leadership, Some(2.0));
@@ -158,7 +158,8 @@ async fn pod_annotation_skips_a_pod_replaced_under_its_name() {
     assert!(matches!(reported, TaskOutcome::Written(WriteOutcome::Applied { .. })), "{reported:?}");
 }
 
-/// The outcome for two pods: the API server refuses the patch of the first pod finally, and answers the patch of the second pod with `code`.
+/// The outcome of annotating two pods: the API server refuses the patch of the first pod finally, and answers the patch of the second pod with the status
+/// `code`.
 async fn outcome_where_one_refuses(code: u16) -> TaskOutcome {
     let owner = r#"[{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-1", "controller": true}]"#;
     let list = format!(
@@ -222,7 +223,7 @@ async fn write_requests_have_the_expected_method_path_and_body() {
     let options: serde_json::Value = serde_json::from_str(&seen[4].3).unwrap();
     assert_eq!(options["preconditions"]["uid"], "u-1");
     assert_eq!(options["propagationPolicy"], "Background");
-    // Pods keep the termination grace period of their template.
+    // Berth deletes a pod with the termination grace period of the pod's template.
     assert_eq!(options["gracePeriodSeconds"], serde_json::Value::Null);
 }
 
@@ -398,7 +399,8 @@ async fn nodes_of_own_pods_are_counted_once_over_all_pages() {
     assert_eq!(refused.perform(&ask()).await, QueryFailure::Refused("{}".to_owned()).into());
 }
 
-/// A pod that lost its job and a pod of a Job are found, and a pod that another kind controls is not.
+/// The query for the remaining pods of a deleted job finds pods without a controlling owner and pods that a Job controls, and no pod that an object of another
+/// kind controls.
 #[tokio::test]
 async fn pods_left_behind_are_found_by_each_label() {
     let service = tower::service_fn(|request: http::Request<Body>| async move {
@@ -468,7 +470,7 @@ async fn metadata_list_with_null_items_means_no_pods() {
 
 #[tokio::test]
 async fn checkpoint_store_query_ends_with_the_term() {
-    // The Secret with the credentials never arrives, so the list does not end.
+    // The Secret with the store's credentials never arrives, so the listing of the checkpoint store does not end.
     let seen = Seen::default();
     let (sender, writer) = writer(answering(0, "", Arc::clone(&seen)), LEADING);
     let stores = Stores::new(writer.client.clone(), Some("berth".to_owned()));
@@ -480,7 +482,7 @@ async fn checkpoint_store_query_ends_with_the_term() {
     let resign = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(seen.lock().unwrap().len(), 1, "it is under way");
-        // A renewal of the lease does not end the term.
+        // A renewal of the lease changes the leadership state and does not end the term.
         sender.send_replace(State {
             term: Some(Term(4)),
             until: Some(Instant::now() + Duration::from_secs(60)),

@@ -1,6 +1,6 @@
-//! Cache of the API server's verdicts. Each question is sent once for all callers that wait for its verdict. The number of concurrent questions, the number of
-//! questions per second and the number of cached verdicts are limited. Questions about recently allowed users have slots of their own, so that a flood of
-//! unknown users does not block a known user.
+//! Cache of the API server's verdicts. Each question about a user's access is sent to the API server once for all callers that wait for the verdict. The number
+//! of concurrent questions, the number of questions per second and the number of cached verdicts are limited. Questions about recently allowed users have slots
+//! of their own, so that a flood of unknown users does not block a known user.
 
 use super::Verdict;
 use crate::rate::Bucket;
@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Digest of a question, the key of the cache.
+/// Digest of a question about a user's access, the key of the cache of verdicts.
 pub(super) type Key = [u8; 32];
 
-/// Factor on the lifetime of a positive verdict, during which its user counts as known.
+/// Factor on the lifetime of a positive verdict: for this longer time the allowed user counts as known.
 const KNOWN: u32 = 10;
 
 /// Limits of the cache.
@@ -26,9 +26,9 @@ pub(super) struct Limits {
     pub(super) entries: usize,
     /// Largest number of concurrent questions.
     pub(super) at_once: usize,
-    /// Largest number of questions per second, and of questions without a pause; `None` means no limit.
+    /// Largest number of questions to the API server per second, and of questions in a burst; `None` means no limit.
     pub(super) rate: Option<f64>,
-    /// Time limit from a question to its verdict, including the wait for a slot.
+    /// Time limit from a question about a user's access to the API server's verdict, including the wait for a slot.
     pub(super) deadline: Duration,
     /// Lifetime of a cached positive verdict.
     pub(super) good: Duration,
@@ -41,7 +41,7 @@ enum Entry {
     Known { verdict: Verdict, until: Instant },
 }
 
-/// The cached verdicts, and the questions that are running.
+/// The cached verdicts about users' access, and the questions to the API server that are running.
 pub(super) struct Memory {
     limits: Limits,
     entries: Mutex<BTreeMap<Key, Entry>>,
@@ -61,7 +61,7 @@ impl Memory {
         }
     }
 
-    /// The verdict on a question: from the cache, from a running question, or from `ask`.
+    /// The verdict on a question about a user's access: from the cache, from an equal question that is running, or from `ask`.
     pub(super) async fn verdict<F>(self: &Arc<Self>, key: Key, ask: impl FnOnce() -> F) -> Verdict
     where
         F: Future<Output = Verdict> + Send + 'static,
@@ -117,7 +117,7 @@ impl Memory {
         let until = match verdict {
             Verdict::Allowed => now + self.limits.good,
             Verdict::Forbidden(_) | Verdict::Unknown => now + self.limits.bad,
-            // A question without a verdict is sent again later, and a known user remains known.
+            // A question that got no verdict from the API server is sent again later, and its known user remains known.
             Verdict::Busy | Verdict::Unanswered(_) if was_allowed => {
                 entries.insert(key, Entry::Known { verdict: Verdict::Allowed, until: now });
                 return;
@@ -130,8 +130,8 @@ impl Memory {
         entries.insert(key, Entry::Known { verdict: verdict.clone(), until });
     }
 
-    /// Whether there is room for one more verdict. Expired verdicts are removed first, then the negative verdict that expires first, then the positive verdict
-    /// that expires first.
+    /// Whether the cache has room for one more verdict. Expired verdicts are removed first, then the negative verdict that expires first, then the positive
+    /// verdict that expires first.
     fn make_room(&self, entries: &mut BTreeMap<Key, Entry>, now: Instant) -> bool {
         if entries.len() < self.limits.entries {
             return true;
@@ -168,7 +168,7 @@ mod tests {
         bad: Duration::from_millis(100),
     };
 
-    /// A cache beside an API server that counts questions and their largest concurrent number.
+    /// A cache of verdicts, with an API server that counts the questions and the largest number of concurrent questions.
     struct Beside {
         memory: Arc<Memory>,
         asked: Arc<AtomicUsize>,

@@ -1,4 +1,4 @@
-//! Tests of access with an API server that knows the users of some tokens.
+//! Tests of authentication and authorization with an API server that knows the users of some tokens.
 
 use super::*;
 use axum::body::{Body, to_bytes};

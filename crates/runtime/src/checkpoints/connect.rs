@@ -112,7 +112,7 @@ fn gcs(spec: &CheckpointStoreSpec, secret: Option<&Credentials>) -> Result<Googl
     let wanted = spec.gcs.clone().unwrap_or_default();
     let mut builder = GoogleCloudStorageBuilder::new().with_bucket_name(wanted.bucket).with_retry(retry());
     if let Some(text) = wanted.endpoint {
-        // The client appends paths to the base URL with a slash.
+        // object_store's client for Google Cloud Storage puts a slash between the base URL and a path, so the base URL ends without a slash.
         builder = builder.with_base_url(endpoint("spec.gcs.endpoint", text)?.trim_end_matches('/'));
     }
     Ok(match secret {
@@ -133,7 +133,7 @@ fn azure(
         .with_retry(retry());
     if let Some(text) = wanted.endpoint {
         let endpoint = endpoint("spec.azure.endpoint", text)?;
-        // The client appends paths to the endpoint with a slash.
+        // object_store's client for Azure puts a slash between the endpoint and a path, so the endpoint ends without a slash.
         let root = endpoint.trim_end_matches('/').to_owned();
         builder = builder.with_allow_http(root.starts_with("http://")).with_endpoint(root);
     }
@@ -177,7 +177,7 @@ impl Credentials {
         Ok(Some(text.to_owned()))
     }
 
-    /// A credential in one line of ASCII, because object_store writes it into HTTP headers without a check.
+    /// A credential of a store in one line of ASCII, because object_store writes a credential into HTTP headers without a check.
     fn find(&self, key: &str) -> Result<Option<String>, SpecError> {
         let text = self.text(key)?;
         let fits = |letter: char| letter == ' ' || letter.is_ascii_graphic();
@@ -191,7 +191,8 @@ impl Credentials {
         self.find(key)?.ok_or_else(|| self.missing(key))
     }
 
-    /// A key file of a Google service account, which has many lines. The check here avoids messages of object_store, which quote the file.
+    /// A key file of a Google service account, which has many lines. This function checks the key file, because messages of object_store about a bad key file
+    /// quote the file.
     fn service_account(&self, key: &str) -> Result<String, SpecError> {
         let text = self.text(key)?.ok_or_else(|| self.missing(key))?;
         let file: Map<String, Value> = serde_json::from_str(&text).map_err(|error| {
@@ -243,7 +244,7 @@ struct Connector(Http<Tls, HttpRequestBody>);
 impl Connector {
     fn new(ca_bundle: Option<&str>) -> Result<Self, StoreError> {
         let mut roots = rustls::RootCertStore::empty();
-        // Unreadable certificates of the system are skipped.
+        // Certificates of the system that cannot be read are left out of the trusted certificates of stores.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         for certificate in CertificateDer::pem_slice_iter(ca_bundle.unwrap_or_default().as_bytes()) {
             let added = certificate.map_err(|error| error.to_string());

@@ -1,4 +1,4 @@
-//! Failures of checkpoint stores. Their texts are shown in the status of a TrainingJob.
+//! Failures of checkpoint stores. The texts of these failures are shown in the status of a TrainingJob.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use jiff::Timestamp;
 /// Failure of a call to a checkpoint store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The failure of the store of this name.
+    /// The failure of a call to a store, with the name of the CheckpointStore.
     #[error("CheckpointStore {store}: {error}")]
     Named {
         /// Name of the CheckpointStore.
@@ -16,16 +16,16 @@ pub enum StoreError {
         /// Failure of the store.
         error: Box<StoreError>,
     },
-    /// The CheckpointStore or its Secret is at fault.
+    /// The spec of the CheckpointStore or its Secret is at fault.
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// The object store has failed.
     #[error(transparent)]
     Objects(#[from] object_store::Error),
-    /// The name of an object is not allowed.
+    /// The name of an object in the bucket is not allowed.
     #[error(transparent)]
     Path(#[from] object_store::path::Error),
-    /// The TLS configuration is not accepted.
+    /// The TLS configuration of the connection to the store is not accepted.
     #[error(transparent)]
     Tls(#[from] rustls::Error),
     /// The mounted folder has failed.
@@ -60,13 +60,13 @@ pub enum StoreError {
     /// The files of the checkpoint with this id were not deleted in time.
     #[error("{0}: not deleted in time")]
     Late(String),
-    /// The task that made the call has ended early.
+    /// The thread or task that made a call to the store has ended without a result.
     #[error(transparent)]
     Ended(#[from] tokio::task::JoinError),
 }
 
 impl StoreError {
-    /// The failure with the name of its store.
+    /// The failure of a call to a checkpoint store, with the name of the store.
     pub(super) fn of(self, store: &str) -> Self {
         Self::Named { store: store.to_owned(), error: Box::new(self) }
     }
@@ -75,21 +75,21 @@ impl StoreError {
 /// Failure of a mounted folder.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// A call before this one has made no progress since this time.
+    /// An earlier call in the mounted folder still runs, and has made no progress since this time.
     #[error("has not answered since {0}; a request to it is still under way")]
     Hanging(Timestamp),
-    /// No further call is made in the folder.
+    /// No further call is made in the mounted folder.
     #[error(transparent)]
     Closed(#[from] tokio::sync::AcquireError),
-    /// The file system has failed.
+    /// The file system of the mounted folder has failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Fault of a CheckpointStore's spec, or of the Secret that it names. Its text has no value of the Secret.
+/// Fault of a CheckpointStore's spec, or of the Secret that it names. The text of the fault has no value of the Secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// A field has a value that is not allowed.
+    /// A field of the CheckpointStore has a value that is not allowed.
     #[error("{field} {value:?}: {fault}")]
     Field {
         /// Path of the field.
@@ -102,10 +102,10 @@ pub enum SpecError {
     /// The certificates of `spec.caBundle` cannot be read.
     #[error("spec.caBundle: {0}")]
     CaBundle(String),
-    /// The namespace of the Secret is not known.
+    /// The namespace of the Secret with the store's credentials is not known.
     #[error("spec.credentialsSecret: the namespace of Berth is not known; see --namespace")]
     NoNamespace,
-    /// The Secret cannot be read.
+    /// The Secret with the store's credentials cannot be read.
     #[error("spec.credentialsSecret: Secret {namespace}/{secret}: {fault}")]
     Secret {
         /// Namespace of the Secret.
@@ -123,7 +123,7 @@ pub enum SpecError {
         /// Name of the key.
         key: String,
     },
-    /// The value of a key is not allowed.
+    /// The value of a key in the Secret with the store's credentials is not allowed.
     #[error("spec.credentialsSecret: key {key} of Secret {secret:?} {fault}")]
     Key {
         /// Name of the Secret.

@@ -15,7 +15,7 @@ use super::listing::{Listing, Version};
 use super::marker::{MARKER, MOST_MARKER_BYTES};
 use super::turn::{Call, Turn};
 
-/// Largest depth of nested folders that is read.
+/// Largest depth to which Berth reads nested folders below the folder of a job.
 const MOST_DEPTH: usize = 16;
 /// The flag `O_NONBLOCK` of Linux, so that a tenant's pipe does not make the reading thread wait for a writer.
 const NONBLOCK: i32 = 0o4000;
@@ -24,13 +24,13 @@ const NONBLOCK: i32 = 0o4000;
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     pub(super) root: PathBuf,
-    /// Order of the calls in the folder, shared by all connections to this folder.
+    /// Order of the blocking calls in the mounted folder, shared by all connections to this folder.
     pub(super) turn: Arc<Turn>,
 }
 
 impl Files {
-    /// The files of a job; none if the job has no folder yet. A folder with more than `most` entries, or with too deeply nested folders, is an error, so that a
-    /// tenant's folder cannot keep Berth busy for ever.
+    /// The files in a job's checkpoint folder; an empty listing if the job has no folder yet. A folder with more than `most` entries, or with too deeply nested
+    /// folders, is an error, so that a tenant's folder cannot keep Berth busy for ever.
     pub(super) async fn list(&self, place: &CheckpointPlace, most: usize) -> Result<Listing, StoreError> {
         let (name, found) = (format!("{}/{}", place.namespace, place.job), Listing::new(place));
         self.with(place, move |job, call| {
@@ -41,7 +41,7 @@ impl Files {
         .await
     }
 
-    /// The content of a job's file.
+    /// The content of a file in a job's checkpoint folder.
     pub(super) async fn read(&self, place: &CheckpointPlace, path: &str) -> Result<Vec<u8>, StoreError> {
         let path = path.to_owned();
         self.with(place, move |job, _| {
@@ -58,7 +58,7 @@ impl Files {
         .await
     }
 
-    /// Deletes folders of a job, each marker file first, as long as the caller waits.
+    /// Deletes the folders of a job's checkpoints, the marker file of each checkpoint first, until the caller gives up.
     pub(super) async fn delete(&self, place: &CheckpointPlace, ids: &[String]) -> Result<(), StoreError> {
         let ids = ids.to_vec();
         self.with(place, move |job, call| {
@@ -79,7 +79,7 @@ impl Files {
         .await
     }
 
-    /// Runs an operation in the folder of a job, if the folder exists, on a blocking thread, after earlier calls in the mounted folder.
+    /// Runs an operation in a job's checkpoint folder, if the folder exists, on a blocking thread, after earlier calls in the mounted folder.
     async fn with<T: Default + Send + 'static>(
         &self,
         place: &CheckpointPlace,
@@ -102,7 +102,7 @@ impl Files {
     }
 }
 
-/// Opens the folder of a job. A missing root folder is another error than the `NotFound` of a missing folder below the root.
+/// Opens a job's checkpoint folder. The error about a missing root of the store is not `NotFound`, which means that a folder below the root is missing.
 fn open(root: &std::path::Path, place: &CheckpointPlace) -> io::Result<Dir> {
     let mut folder = Dir::open_ambient_dir(root, ambient_authority())
         .map_err(|error| io::Error::other(format!("cannot be opened: {error}")))?;
@@ -112,12 +112,12 @@ fn open(root: &std::path::Path, place: &CheckpointPlace) -> io::Result<Dir> {
     folder.open_dir(&place.namespace)?.open_dir(&place.job)
 }
 
-/// A walk through the folder of a job.
+/// A walk through a job's checkpoint folder.
 struct Walk<'a> {
-    /// Name of the folder for messages.
+    /// Name of the job's checkpoint folder, for messages.
     name: String,
     most: usize,
-    /// Number of files, folders and links so far.
+    /// Number of files, folders and links that the walk has found so far.
     entries: usize,
     found: Listing,
     call: &'a Call,
@@ -147,7 +147,7 @@ impl Walk<'_> {
                     Err(error) => unless_gone(Err(error))?,
                 }
             } else if kind.is_file() {
-                // The file may have been deleted since the folder was read.
+                // A file of the job may have been deleted since its folder was read.
                 let Ok(data) = entry.metadata() else { continue };
                 let modified = data.modified().ok().map(cap_std::time::SystemTime::into_std);
                 let modified = modified.and_then(|time| Timestamp::try_from(time).ok());

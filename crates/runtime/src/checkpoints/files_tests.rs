@@ -1,4 +1,4 @@
-//! Tests of calls in hanging folders, and of callers that no longer wait.
+//! Tests of calls in a mounted folder that does not answer, and of callers that no longer wait for the result of a call.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -132,7 +132,7 @@ async fn pipe_in_place_of_marker_is_refused_without_blocking() {
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let (files, gpt) = files(&folder, Duration::from_secs(5));
     let read = tokio::time::timeout(Duration::from_secs(5), files.read(&gpt, "a/checkpoint.json")).await;
-    // The writer end of the pipe lets a failing test end.
+    // The test opens the pipe for writing, so that a thread that still waits for a writer of the pipe ends, and the test can fail.
     let _writer = std::fs::OpenOptions::new().read(true).write(true).open(&pipe);
     let error = read.unwrap().unwrap_err().to_string();
     assert!(error.ends_with("a/checkpoint.json is no file"), "{error}");

@@ -11,7 +11,7 @@ use super::marker::{MARKER, is_id};
 /// Largest number of a job's checkpoints that are read, which is above the number that a job may keep, so that surplus checkpoints can still be deleted.
 pub(super) const MOST_CHECKPOINTS: usize = 2_000;
 
-/// Modification time and size of a marker file; a marker with both unchanged is not read again.
+/// Modification time and size of a marker file; a marker file with equal modification time and size is not read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version {
     pub(super) modified: Timestamp,
@@ -21,7 +21,7 @@ pub(super) struct Version {
 /// The checkpoints in the folder of a job.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// Name of the folder for messages.
+    /// Name of the job's checkpoint folder, for messages.
     name: String,
     /// Number of files so far.
     pub(super) files: usize,
@@ -36,7 +36,7 @@ impl Listing {
         Self { name: format!("{}/{}", place.namespace, place.job), ..Self::default() }
     }
 
-    /// Adds a file by its path below the job's folder. Too many checkpoints are an error.
+    /// Adds a file by its path below the job's checkpoint folder. More checkpoints than Berth reads are an error.
     pub(super) fn add(&mut self, path: &str, version: Version) -> Result<(), StoreError> {
         self.files = self.files.saturating_add(1);
         let Some((id, rest)) = path.split_once('/').filter(|(id, _)| is_id(id)) else { return Ok(()) };

@@ -9,14 +9,14 @@ use serde_json::Value;
 pub(super) const MARKER: &str = "checkpoint.json";
 /// Largest size of a marker file in bytes.
 pub(super) const MOST_MARKER_BYTES: u64 = 65_536;
-/// Largest number of metadata entries that are shown.
+/// Largest number of a marker's metadata entries that are shown in the status of a TrainingJob.
 const MOST_METADATA: usize = 16;
-/// Longest key or value of metadata that is shown.
+/// Longest key or value of a marker's metadata that is shown in the status of a TrainingJob.
 const MOST_TEXT: usize = 256;
 /// Longest id of a checkpoint.
 const MOST_ID: usize = 128;
 
-/// The content of a marker file.
+/// The content of a checkpoint's marker file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Marker {
     pub(super) step: i64,
@@ -24,7 +24,7 @@ pub(super) struct Marker {
     pub(super) metadata: BTreeMap<String, String>,
 }
 
-/// The marker file in the notations of training code, which puts numbers into metadata and writes a step as a float or a text.
+/// The marker file as training code writes it: metadata may be numbers, and the training step may be a float or a text.
 #[derive(Deserialize)]
 struct Written {
     step: Value,
@@ -56,7 +56,7 @@ fn integer(field: &'static str, value: &Value) -> Result<i64, MarkerError> {
 
 /// The integer value of a float without a fractional part.
 fn float(number: f64) -> Option<i64> {
-    // Up to this limit, a float represents every integer exactly.
+    // Up to this limit, a 64-bit float represents every integer exactly.
     const MOST: f64 = 9_007_199_254_740_992.0;
     #[expect(clippy::cast_possible_truncation, reason = "it is whole and within bounds")]
     let integer = number as i64;
@@ -64,7 +64,7 @@ fn float(number: f64) -> Option<i64> {
 }
 
 impl Marker {
-    /// Reads a marker file, with the metadata entries that are short enough to be shown.
+    /// Reads a marker file, and keeps the metadata entries that are short enough for the status of a TrainingJob.
     pub(super) fn read(text: &[u8]) -> Result<Self, MarkerError> {
         let written: Written = serde_json::from_slice(text)?;
         let step = integer("step", &written.step)?;

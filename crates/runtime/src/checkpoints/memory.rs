@@ -1,4 +1,4 @@
-//! Cache of marker files, so that an unchanged marker is not read again. Tenants write the markers, so the size of the cache is limited.
+//! Cache of marker files, so that an unchanged marker file is not read again. Tenants write the markers, so the size of the cache is limited.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,20 +7,20 @@ use super::marker::Marker;
 
 /// Largest size of the cache in bytes; beyond it, the jobs that were not listed for longest are removed.
 const MOST_BYTES: usize = 32 << 20;
-/// Size of a cache entry beside its texts, in bytes.
+/// Assumed size in bytes of the cache entry of a marker file, without the entry's texts.
 const ENTRY: usize = 160;
-/// Size of a metadata entry beside its texts, in bytes.
+/// Assumed size in bytes of a cached metadata entry, without the texts of its key and value.
 const TEXTS: usize = 64;
 
 /// Cache key of a job: store, namespace and name.
 pub(super) type JobKey = (String, String, String);
 
-/// The part of a marker that the cache keeps.
+/// The part of a marker file that the cache keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MarkerContent {
     pub(super) step: i64,
     pub(super) epoch: Option<i64>,
-    /// Metadata of the checkpoint; `None` if the metadata is not cached, because no status shows the checkpoint.
+    /// Metadata of the checkpoint; `None` if the metadata is not cached, because no status of a TrainingJob shows the checkpoint.
     pub(super) metadata: Option<BTreeMap<String, String>>,
 }
 
@@ -31,7 +31,7 @@ impl From<Marker> for MarkerContent {
 }
 
 impl MarkerContent {
-    /// A copy without the metadata, which may be large.
+    /// A copy of the marker's content without the metadata, which may be large.
     pub(super) fn brief(&self) -> Self {
         let nothing = self.metadata.as_ref().filter(|metadata| metadata.is_empty());
         Self { metadata: nothing.cloned(), ..*self }
@@ -57,7 +57,7 @@ impl Known {
 struct Job {
     markers: BTreeMap<String, Known>,
     bytes: usize,
-    /// Number of the last listing of the job.
+    /// Number of the last listing of the job's checkpoints; a job with a higher number was listed later.
     looked: u64,
 }
 
@@ -92,7 +92,7 @@ impl Memory {
         });
     }
 
-    /// The cached content of a marker; `None` if the cache does not have this version.
+    /// The cached content of a marker file; `None` if the cache does not have this version of the file.
     pub(super) fn known(&self, key: &JobKey, id: &str, version: Version) -> Option<Option<MarkerContent>> {
         let known = self.jobs.get(key)?.markers.get(id)?;
         (known.version == version).then(|| known.content.clone())

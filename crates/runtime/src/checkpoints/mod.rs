@@ -35,7 +35,7 @@ use turn::Turn;
 
 /// Largest number of a job's files that are listed.
 const MOST_FILES: usize = 100_000;
-/// Number of markers that are read at once.
+/// Number of marker files that are read concurrently.
 const AT_ONCE: usize = 8;
 /// Lifetime of a connection to a store, whose credentials may be replaced meanwhile.
 const CONNECTION_AGE: Duration = Duration::from_secs(600);
@@ -43,7 +43,7 @@ const CONNECTION_AGE: Duration = Duration::from_secs(600);
 /// Time limit for deleting the files of a checkpoint after its marker.
 const REST_DEADLINE: Duration = Duration::from_secs(120);
 
-/// Client of a checkpoint store: an object store or a mounted folder.
+/// Access to a checkpoint store: the client of an object store, or a mounted folder.
 #[derive(Clone)]
 enum Backend {
     Objects(Arc<dyn ObjectStore>),
@@ -61,7 +61,8 @@ pub struct Stores {
     client: Client,
     namespace: Option<String>,
     connections: Mutex<BTreeMap<String, Connection>>,
-    /// Order of the calls in mounted folders, by path. The order outlives connections, as a hanging call does.
+    /// Order of the calls in mounted folders, by path. The order of the calls is kept when a connection is closed, because a call that hangs may outlive its
+    /// connection.
     turns: Mutex<BTreeMap<PathBuf, Arc<Turn>>>,
     memory: Mutex<Memory>,
 }
@@ -93,7 +94,7 @@ impl Stores {
         self.drop_broken(place, deleted).await
     }
 
-    /// Closes the connection after an error, so that the next call opens a new connection.
+    /// Closes the connection to a checkpoint store after an error, so that the next call opens a new connection.
     async fn drop_broken<T>(&self, place: &CheckpointPlace, result: Result<T, StoreError>) -> Result<T, StoreError> {
         if result.is_err() {
             self.connections.lock().await.remove(&place.store);
@@ -135,7 +136,7 @@ impl Stores {
         }
         let mut read = stream::iter(reading).buffer_unordered(AT_ONCE);
         let mut found = BTreeMap::new();
-        // A status shows only the latest checkpoints, so only their metadata is cached.
+        // The status of a TrainingJob shows only the latest checkpoints, so only the metadata of the latest checkpoints is cached.
         let mut shown = BTreeMap::<Rank<'_>, MarkerContent>::new();
         while let Some((id, at, content)) = read.try_next().await? {
             let Some(content) = content else { continue };
@@ -159,7 +160,7 @@ impl Stores {
             let Some((checkpoint, version)) = found.get_mut(id).zip(listing.markers.get(id)) else { continue };
             let metadata = match content.metadata {
                 Some(metadata) => metadata,
-                // The checkpoint was not shown until a newer checkpoint was deleted, so its metadata is read now.
+                // The status of the TrainingJob did not show the checkpoint until a newer checkpoint was deleted, so the checkpoint's metadata is read now.
                 None => marker_of(place, backend, id, *version)
                     .await?
                     .and_then(|content| content.metadata)
@@ -172,7 +173,7 @@ impl Stores {
         Ok(found.into_values().collect())
     }
 
-    /// Id, time and marker of a checkpoint; the marker is `None` if it cannot be read. An unchanged marker is not read again.
+    /// Id, time and marker of a checkpoint; the marker is `None` if the marker file cannot be read. An unchanged marker file is not read again.
     async fn marked<'a>(
         &self,
         place: &CheckpointPlace,
@@ -186,13 +187,13 @@ impl Stores {
             return Ok((id, version.modified, content));
         }
         let content = marker_of(place, backend, id, version).await?;
-        // The marker is cached at once, so that the next listing does not read it again, even if this listing is cancelled.
+        // The marker of a checkpoint is cached at once, so that the next listing does not read the marker again, even if this listing is cancelled.
         self.memory.lock().await.put(job, id, version, content.as_ref().map(MarkerContent::brief));
         Ok((id, version.modified, content))
     }
 }
 
-/// Reads the marker of a checkpoint.
+/// Reads the marker file of a checkpoint.
 async fn marker_of(
     place: &CheckpointPlace,
     backend: &Backend,
@@ -277,7 +278,8 @@ async fn delete(place: &CheckpointPlace, backend: &Backend, ids: &[String]) -> R
             Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        // A checkpoint without its marker is never found again, so a task of its own deletes the other files, even if the caller gives up.
+        // A checkpoint without its marker file is never listed again, so a separate task deletes the other files of the checkpoint, even if the caller gives
+        // up.
         let rest = tokio::spawn(tokio::time::timeout(REST_DEADLINE, clear(Arc::clone(store), path)));
         rest.await?.map_err(|_| StoreError::Late(id.clone()))??;
     }

@@ -24,7 +24,7 @@ pub(super) fn place(spec: Value, job: &str) -> CheckpointPlace {
     CheckpointPlace { store: "main".into(), spec: Arc::new(spec), namespace: "team".into(), job: job.into() }
 }
 
-/// Checkpoint stores with an open connection to this backend.
+/// Checkpoint stores that already have an open connection to the given object store or folder.
 async fn stores(place: &CheckpointPlace, backend: Backend) -> Stores {
     let stores = Stores::new(nobody(), None);
     let connection = Connection { place: place.clone(), backend, since: Instant::now() };
@@ -133,7 +133,7 @@ async fn checkpoint_folder_beyond_entry_or_depth_limit_is_refused() {
     let files = Files { root: folder.0.clone(), turn: Arc::default() };
     folder.put("team/gpt/a/checkpoint.json", r#"{"step": 1}"#);
     assert_eq!(files.list(&gpt, 2).await.unwrap().files, 1, "a folder and a file");
-    // Folders and links count towards the limit of entries, because they cost time as well.
+    // Folders and links count towards the limit of files in a job's checkpoint folder, because a walk needs time for folders and links, too.
     fs::create_dir(folder.0.join("team/gpt/empty")).unwrap();
     std::os::unix::fs::symlink("nowhere", folder.0.join("team/gpt/link")).unwrap();
     assert_eq!(files.list(&gpt, 4).await.unwrap().files, 1);
@@ -204,7 +204,7 @@ async fn job_checkpoints_are_bounded_and_only_shown_ones_keep_metadata() {
     for words in ["CheckpointStore main", "team/gpt has more than 2000 checkpoints", "deleted by hand"] {
         assert!(error.contains(words), "{error}");
     }
-    // The error before has closed the connection.
+    // The earlier error has closed the connection to the checkpoint store.
     let again = self::stores(&place, Backend::Objects(memory.clone())).await;
     again.delete(&place, &[second[0].id.clone()]).await.unwrap();
     assert_eq!(newest(&again, &place).await.len(), MOST_CHECKPOINTS, "once there are fewer it is read again");

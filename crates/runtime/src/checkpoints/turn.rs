@@ -10,17 +10,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::FolderError;
 
-/// Time without progress after which a call counts as hanging, so that other calls fail instead of waiting.
+/// Time without progress after which a call in a mounted folder counts as hanging, so that other calls in the folder fail instead of waiting.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Order of the calls in a mounted folder.
+/// Order of the calls in a mounted folder: one call runs at a time, and later calls wait.
 #[derive(Debug)]
 pub(super) struct Turn {
     free: Arc<Semaphore>,
     silence: Duration,
-    /// Origin of the times, by the monotonic clock and by the wall clock.
+    /// The moment from which `stepped` is measured, by the monotonic clock and by the wall clock.
     begin: (Instant, Timestamp),
-    /// Time of the last progress of a call, in milliseconds since the origin.
+    /// Time of the last progress of a call in the mounted folder, in milliseconds since `begin`.
     stepped: AtomicU64,
 }
 
@@ -36,8 +36,8 @@ impl Turn {
         Self { free, silence, begin, stepped: AtomicU64::new(0) }
     }
 
-    /// Waits for earlier calls, as long as they make progress. [`Call`] is for the thread that makes the call, and [`Wanted`] for the task that waits for its
-    /// result.
+    /// Waits for earlier calls in the mounted folder, as long as these calls make progress. The returned [`Call`] is for the thread that makes the call in the
+    /// folder, and [`Wanted`] is for the task that waits for the call's result.
     pub(super) async fn take(self: &Arc<Self>) -> Result<(Call, Wanted), FolderError> {
         let free = self.wait().await?;
         self.step();
@@ -59,7 +59,7 @@ impl Turn {
         }
     }
 
-    /// Time for which the running call may continue without progress before it counts as hanging.
+    /// Time for which the running call in the mounted folder may continue without progress before the call counts as hanging.
     fn patience(&self) -> Result<Duration, FolderError> {
         let stepped = self.stepped.load(Ordering::Relaxed);
         let silent = self.begin.0.elapsed().saturating_sub(Duration::from_millis(stepped));
@@ -69,7 +69,7 @@ impl Turn {
         }
     }
 
-    /// Time of day `stepped` milliseconds after the origin, rounded down to a second.
+    /// Time of day `stepped` milliseconds after the moment `begin`, rounded down to a second.
     fn time(&self, stepped: u64) -> Timestamp {
         let since = SignedDuration::from_millis(i64::try_from(stepped).unwrap_or(i64::MAX));
         let time = self.begin.1.checked_add(since).unwrap_or(self.begin.1);
@@ -82,7 +82,7 @@ impl Turn {
     }
 }
 
-/// A running call, for its thread. The next call begins when this value is dropped.
+/// A running call in a mounted folder, for the thread that makes the call. The next call in the folder begins when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Call {
     turn: Arc<Turn>,
@@ -91,7 +91,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Notes progress of the call: the folder has answered. Returns an error if no task waits for the result.
+    /// Notes that the mounted folder has answered a step of the call. Returns an error if no task waits for the call's result.
     pub(super) fn step(&self) -> io::Result<()> {
         self.turn.step();
         if self.unwanted.load(Ordering::Relaxed) {
@@ -102,13 +102,13 @@ impl Call {
 }
 
 impl Drop for Call {
-    /// Waiting calls measure the time without progress from the end of this call.
+    /// Calls that wait for the mounted folder measure the time without progress from the end of the call that is dropped.
     fn drop(&mut self) {
         self.turn.step();
     }
 }
 
-/// Marker of a task that waits for the result of a call. Dropping the marker cancels the call at its next step.
+/// Marker of a task that waits for the result of a call. Dropping this marker cancels the call in the mounted folder at the call's next step.
 #[derive(Debug)]
 pub(super) struct Wanted(Arc<AtomicBool>);
 

@@ -1,14 +1,14 @@
-//! A packed notice: thousands of notices wait while the API server is busy, and a separate text for each part would take several times the memory.
+//! A packed event notice: thousands of notices wait while the API server is busy, and a separate text for each part would take several times the memory.
 
 use berth_control::write::{EventType, Notice, ResourceKind};
 use jiff::Timestamp;
 
-/// A notice with all its texts in one string.
+/// An event notice with all its texts in one string.
 #[derive(Debug)]
 pub(super) struct Packed {
-    /// Namespace, name, uid, reason and message, joined.
+    /// Namespace, name and uid of the event's object, and the event's reason and message, joined.
     text: Box<str>,
-    /// End of each of the first four texts; the last text takes the rest.
+    /// Byte offset in `text` at which each of the first four texts ends; the fifth text takes the rest.
     ends: [u32; 4],
     pub(super) kind: ResourceKind,
     pub(super) event_type: EventType,
@@ -19,7 +19,7 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// A notice that was queued at that time; `None` of one about something that is no object of the API.
+    /// Packs an event notice that was queued at the time `at`; `None` if the notice is about a key that is no object of the API.
     pub(super) fn new(notice: &Notice, at: Timestamp) -> Option<Self> {
         let kind = notice.key.kind.resource_kind()?;
         let parts = [&notice.key.namespace, &notice.key.name, &notice.uid, &notice.reason, &notice.message];

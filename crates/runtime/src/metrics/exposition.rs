@@ -24,7 +24,7 @@ pub(super) struct Family {
 }
 
 impl Family {
-    /// Text lines of the metric; empty if the metric has no series.
+    /// The metric's lines in the text for Prometheus; empty if the metric has no series.
     pub(super) fn text(self) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(self));
@@ -58,7 +58,7 @@ impl Collector for Family {
             let values = self.given().map(|(labels, value)| (With(labels, role), ConstGauge::new(*value)));
             return encode_all(encoder.encode_descriptor(name, definition.help, None, MetricType::Gauge)?, values);
         }
-        // A counter that control keeps is among the gauges, with its current value.
+        // A counter that control keeps arrives among the gauges of [`Family`], with its current value.
         let given = self.given().map(|(labels, value)| (With(labels, role), ConstCounter::new(value.max(0.0) as u64)));
         let mut counters: Vec<(With<'_>, ConstCounter)> = given.collect();
         let mut histograms = Vec::new();
@@ -82,7 +82,7 @@ impl Collector for Family {
     }
 }
 
-/// Encodes all series of a metric. A series without labels is the only one, and gets no empty braces.
+/// Encodes all series of a metric. A metric whose only series has no labels gets no empty braces.
 fn encode_all<'a, M: EncodeMetric>(
     mut family: MetricEncoder<'_>,
     series: impl Iterator<Item = (With<'a>, M)>,

@@ -3,17 +3,17 @@
 use prometheus_client::encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder};
 use std::fmt;
 
-/// Separator between a label's key and value.
+/// Separator between the key and the value of a metric label in the packed text.
 const KEY_END: char = '\u{1f}';
-/// Separator after each label's value.
+/// Separator after the value of each metric label in the packed text.
 const PAIR_END: char = '\u{1e}';
 
-/// Labels of one series, sorted by key, in one text.
+/// Labels of one metric series, sorted by key, in one text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Labels(Box<str>);
 
 impl Labels {
-    /// Packs labels into one text. The two separators occur in no key and no value.
+    /// Packs the labels of a metric series into one text. The separators [`KEY_END`] and [`PAIR_END`] occur in no key and no value of a label.
     pub(super) fn of<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut pairs: Vec<(&str, &str)> = labels.into_iter().collect();
         pairs.sort_unstable();
@@ -27,23 +27,23 @@ impl Labels {
         Self(text.into_boxed_str())
     }
 
-    /// Keys and values of the labels, sorted by key.
+    /// Keys and values of the series' labels, sorted by key.
     fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.split_terminator(PAIR_END).filter_map(|pair| pair.split_once(KEY_END))
     }
 
-    /// The values of these keys, if the series has all of them.
+    /// The values of the series' labels with the given keys; `None` if the series lacks one of these labels.
     pub(super) fn values(&self, keys: &[&str]) -> Option<Vec<&str>> {
         keys.iter().map(|wanted| self.pairs().find(|(key, _)| key == wanted).map(|(_, value)| value)).collect()
     }
 }
 
-/// Labels of a series with one more label, inserted in the order of keys.
+/// Labels of a metric series with one more label, which is inserted in the order of keys.
 #[derive(Debug)]
 pub(super) struct With<'a>(pub(super) &'a Labels, pub(super) Option<(&'static str, &'static str)>);
 
 impl With<'_> {
-    /// Whether the series has no labels.
+    /// Whether the metric series has no labels.
     pub(super) const fn is_empty(&self) -> bool {
         self.0.0.is_empty() && self.1.is_none()
     }

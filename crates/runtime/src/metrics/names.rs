@@ -1,13 +1,13 @@
 //! Names of metrics that the OpenMetrics format would change or forbid.
 
-/// Counters of finished workloads whose Kueue name the exposition also uses for a gauge. OpenMetrics allows a name only once, so the counter gets another name
-/// here, and its encoded name with `_total` is Kueue's.
+/// Counters of finished workloads whose Kueue name the exposition also uses for a gauge. OpenMetrics allows a name only once, so the second name of each pair
+/// is the counter's name inside Berth, and the counter is exposed under the first name with `_total`, which is Kueue's name.
 pub(super) const DOUBLE: [(&str, &str); 2] = [
     ("kueue_finished_workloads", "kueue_finished_workloads_count"),
     ("kueue_local_queue_finished_workloads", "kueue_local_queue_finished_workloads_count"),
 ];
 
-/// The name under which a metric is exposed, before the suffixes of the format.
+/// The name under which a metric is exposed, without suffixes of the OpenMetrics format such as `_total`.
 pub(super) fn exposed(name: &'static str) -> &'static str {
     DOUBLE.iter().find(|(_, internal)| *internal == name).map_or(name, |(public, _)| public)
 }

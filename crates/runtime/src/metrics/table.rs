@@ -5,11 +5,11 @@
 pub(super) enum Shape {
     Counter,
     Gauge,
-    /// Histogram with Kueue's buckets for waiting times: 1, then 2.5 and its doublings, with this number of buckets.
+    /// Histogram with Kueue's buckets for waiting times: 1 s, then 2.5 s and its doublings; the value is the number of buckets.
     Waits(u16),
-    /// Histogram with fifteen doubling buckets, of which the first has this size in tenths of a second.
+    /// Histogram with fifteen doubling buckets; the value is the bound of the first bucket in tenths of a second.
     Doubling(u16),
-    /// Histogram with eleven doubling buckets, of which the first is 10 ms.
+    /// Histogram with eleven doubling buckets; the bound of the first bucket is 10 ms.
     Creation,
     /// Histogram with the default buckets of Prometheus clients.
     Short,
@@ -18,7 +18,7 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// Whether the metric has buckets.
+    /// Whether a metric of this shape is a histogram, and so has buckets.
     pub(super) const fn is_histogram(self) -> bool {
         matches!(self, Self::Waits(_) | Self::Doubling(_) | Self::Creation | Self::Short | Self::Brief)
     }
@@ -37,7 +37,7 @@ const fn metric(name: &'static str, shape: Shape, labels: &'static str, help: &'
     Definition { name, help, shape, labels }
 }
 
-/// Every metric, in the order of the exposition. The names of counters lack `_total`, which the format adds.
+/// Every metric of Berth, in the order in which metrics are exposed. The names of counters lack `_total`, which the OpenMetrics format adds.
 pub(super) const TABLE: &[Definition] = &[
     metric(
         "kueue_build_info",

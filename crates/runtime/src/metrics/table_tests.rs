@@ -13,7 +13,7 @@ fn metric_names_are_unique() {
     assert_eq!(names.len(), TABLE.len());
 }
 
-/// Name, type and labels of the metrics in requirement E.9, and their buckets: fifteen that double from a tenth of a second or from a minute
+/// Name, type and labels of the metrics in requirement E.9; their histograms have fifteen buckets that double from a tenth of a second or from a minute
 /// (`training_job_histogram_buckets_double_from_100ms_or_one_minute`).
 #[test]
 fn training_job_metrics_have_the_promised_names_types_and_labels() {
@@ -39,7 +39,7 @@ fn training_job_metrics_have_the_promised_names_types_and_labels() {
     assert_eq!(found, wanted);
 }
 
-/// Name, type and labels of a metric, as they are exposed.
+/// Name, type and labels under which a metric is exposed to Prometheus.
 fn shown(definition: &Definition) -> (String, &'static str, Vec<&'static str>) {
     let (kind, suffix) = match definition.shape {
         Shape::Counter => ("counter", "_total"),
@@ -64,7 +64,7 @@ fn rows() -> String {
     out
 }
 
-/// Kueue's metrics, one per line: name, type, and labels in order.
+/// Kueue's metrics, one per line: name, type, and the labels in their order.
 const KUEUES: &str = include_str!("../../kueue-metrics.txt");
 /// Kueue's metrics that Berth does not have, for the reasons in docs/compatibility.md.
 const NOT_YET: [&str; 4] = [

@@ -1,7 +1,7 @@
 //! Connections of an HTTP server, plain or over TLS. The number and the lifetime of connections are limited, as in the webhook server, because every client
 //! that reaches the port may connect, and a probe must still get an answer.
 //!
-//! A connection answers one request, so no connection idles; probes and scrapes come seconds apart and open new connections.
+//! A connection of the HTTP server answers one request, so no connection idles; probes and scrapes come seconds apart and open new connections.
 
 use crate::rate::Bucket;
 use axum::Router;
@@ -23,26 +23,27 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
-/// Connection limits of a server. The slowest answer is a comparison with fresh lists of all kinds.
+/// Connection limits of the servers for metrics and for probes. The slowest answer of these servers is a comparison of control's view with fresh lists of all
+/// kinds.
 pub(super) const LIMITS: Limits =
     Limits { connections: 64, head: Duration::from_secs(5), life: Duration::from_secs(120) };
 /// Size of the read buffer and of the write buffer of a connection, in bytes.
 const BUFFER: usize = 64 * 1024;
-/// Pause after a failed accept, most likely for lack of file handles.
+/// Pause after the server failed to accept a connection, most likely for lack of file handles.
 const BREATH: Duration = Duration::from_millis(100);
 
 /// Largest number of TLS handshakes that begin in a second. Handshakes run on the thread of all I/O, and each costs as much as hundreds of requests without
-/// TLS. Further connections wait in the kernel's queue.
+/// TLS. Connections beyond this number wait in the kernel's queue.
 const HANDSHAKES: f64 = 50.0;
 
 /// Limits of a server's connections.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
-    /// Largest number of connections. A new connection closes the oldest one; connections that have sent no request are closed first.
+    /// Largest number of connections. At the limit, a new connection closes the oldest connection; connections that have sent no request are closed first.
     connections: usize,
-    /// Time limit from the accept to the end of the request's head.
+    /// Time limit from the accept of a connection to the end of the head of its request.
     head: Duration,
-    /// Time limit from the accept to the last byte of the answer.
+    /// Time limit from the accept of a connection to the last byte of the answer.
     life: Duration,
 }
 
@@ -50,11 +51,11 @@ pub(super) struct Limits {
 struct Open {
     task: AbortHandle,
     since: Instant,
-    /// True if the head of a request has arrived.
+    /// True if the head of the connection's request has arrived.
     asked: Arc<AtomicBool>,
 }
 
-/// Serves connections until dropped, and then closes all connections; uses TLS if `tls` is given.
+/// Serves HTTP connections until the future is dropped, which closes all connections; uses TLS if `tls` is given.
 pub(super) async fn serve(
     limits: Limits,
     listener: TcpListener,
@@ -105,7 +106,7 @@ async fn connection(
             answer(limits, stream, peer, router, asked).await;
         }
     };
-    // An error of a connection concerns its client only.
+    // An error of a connection is ignored, because it concerns the connection's client only.
     let _ = tokio::time::timeout(limits.life, connection).await;
 }
 

@@ -10,13 +10,13 @@ use axum::response::{IntoResponse, Response};
 /// Path of the permission that RBAC is asked about.
 const PATH: &str = "/metrics";
 
-/// Serves the routes only to permitted readers.
+/// Serves the routes only to users whom RBAC permits to get `/metrics`.
 pub(super) fn only<S: Clone + Send + Sync + 'static>(readers: Access, routes: Router<S>) -> Router<S> {
     routes.route_layer(from_fn_with_state(readers, let_in))
 }
 
 async fn let_in(State(readers): State<Access>, request: Request, next: Next) -> Response {
-    // Without a token, the API server is not asked.
+    // A request without a bearer token is refused without a TokenReview.
     let Some(token) = bearer(request.headers()) else {
         return unauthorized("a bearer token of a user or ServiceAccount that may get /metrics is needed\n");
     };

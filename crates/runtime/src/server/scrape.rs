@@ -1,5 +1,5 @@
-//! The cached text of `/metrics`, made at most once per second for any number of requests. The loop's thread computes the gauges, and the text takes a good
-//! part of a second of CPU time in a cluster with many queues, so a client must not be able to cause more of either.
+//! The cached text of `/metrics`, made at most once per second for any number of requests. The thread of the control loop computes the gauges, and the text
+//! takes a good part of a second of CPU time in a cluster with many queues, so more scrapes must not cause more such work.
 
 use super::ask;
 use crate::core_loop::StateQuery;
@@ -12,20 +12,20 @@ use tokio::sync::{mpsc, watch};
 /// Time for which a metrics text is served before a new text is made.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// A metrics text, metric by metric, shared by all readers.
+/// A text of `/metrics`, metric by metric, shared by all requests that read it.
 pub(super) type Text = Arc<[Bytes]>;
 
-/// The metrics text and the gauges that readers share.
+/// The text of `/metrics` and the gauges that all requests share.
 #[derive(Default)]
 pub struct Scrape {
-    /// The text that is served or is being made; absent if the last text is outdated.
+    /// The text of `/metrics` that is served or is being made; absent if the last text is outdated.
     latest: Mutex<Option<watch::Receiver<Option<Text>>>>,
-    /// Gauges of the last text, used again if the loop is too busy to answer.
+    /// Gauges of the last text of `/metrics`, used again if the control loop is too busy to answer.
     gauges: Mutex<Arc<Gauges>>,
 }
 
 impl Scrape {
-    /// The current metrics text; `None` if it could not be made.
+    /// The current text of `/metrics`; `None` if the text could not be made.
     pub(super) async fn text(
         self: &Arc<Self>,
         queries: &mpsc::Sender<StateQuery>,
@@ -38,7 +38,7 @@ impl Scrape {
             *latest = Some(text.clone());
             text
         };
-        // A task of its own makes the text, so that a client who disconnects delays no other client.
+        // A task of its own makes the text of `/metrics`, so that a client who disconnects delays no other client.
         text.wait_for(Option::is_some).await.ok()?.clone()
     }
 
@@ -51,7 +51,7 @@ impl Scrape {
         let scrape = Arc::clone(self);
         tokio::spawn(async move {
             let gauges = scrape.gauges(&queries).await;
-            // Lease renewals run on this thread, and must not wait for the text.
+            // Lease renewals run on the async runtime's thread, so another thread makes the text of `/metrics`.
             let words = move || metrics.exposition(gauges).map(Bytes::from).collect::<Text>();
             if let Ok(text) = tokio::task::spawn_blocking(words).await {
                 show.send_replace(Some(text));
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// A loop that counts queries and returns the count as a gauge, for `answers` queries.
+    /// A control loop for tests that answers `answers` queries; each answer is a gauge with the number of queries so far.
     fn counting(answers: u32) -> (mpsc::Sender<StateQuery>, Arc<AtomicU32>) {
         let (queries, mut questions) = mpsc::channel(1);
         let count = Arc::new(AtomicU32::new(0));
@@ -100,7 +100,7 @@ mod tests {
         text.iter().any(|part| String::from_utf8_lossy(part).contains(&line))
     }
 
-    /// A flood of scrapes queries the gauges of the loop once per second, whether the clients wait for the answer or disconnect.
+    /// A flood of scrapes queries the control loop's gauges once per second, whether the clients wait for the answer or disconnect.
     #[tokio::test]
     async fn concurrent_scrapes_share_one_query_of_the_gauges() {
         let (queries, count) = counting(10);

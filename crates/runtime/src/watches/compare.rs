@@ -1,4 +1,4 @@
-//! Single lists of all kinds, for a comparison with the watched view.
+//! Single lists of all watched kinds, for a comparison with control's view.
 
 use super::{Kind, Wanted, kinds};
 use crate::first_list::reason;
@@ -9,10 +9,10 @@ use kube::api::ListParams;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 
-/// Lists every kind once, for a comparison with the watched view.
+/// Lists every watched kind once, for a comparison with control's view.
 ///
 /// # Errors
-/// The list of a kind that is not dispensable fails. Objects that do not decode are left out, as the watches leave them out.
+/// The list of a kind that is not dispensable fails. Objects that do not decode are no error: a list leaves such objects out, as the watches do.
 pub async fn list_all(client: &Client, wanted: &Wanted) -> kube::Result<Vec<Observation>> {
     let mut all = Vec::new();
     for kind in kinds(wanted).into_iter().filter(|kind| kind.is_wanted(&wanted.job_kinds)) {
@@ -22,7 +22,7 @@ pub async fn list_all(client: &Client, wanted: &Wanted) -> kube::Result<Vec<Obse
             continue;
         }
         match list(client, &kind).await {
-            // Decoding the list itself cannot fail, because bad objects are left out one by one.
+            // The decoding of a complete list cannot fail, because objects that do not decode are left out one by one.
             Ok(objects) => all.extend((kind.decode)(Change::Reset(objects)).ok()),
             Err(error) if kind.dispensable => {
                 all.push(kind.unlisted(Some(reason(&watcher::Error::InitialListFailed(error)))));

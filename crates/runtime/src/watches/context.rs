@@ -1,4 +1,4 @@
-//! State that all watches share, and the passing of their observations to the loop.
+//! State that all watches share, and the passing of observations from the watches to the control loop.
 
 use super::Kind;
 use crate::first_list::FirstList;
@@ -13,14 +13,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch as channel};
 
-/// An observation on its way from a watch to the loop.
+/// An observation on its way from a watch to the control loop.
 #[derive(Debug)]
 pub struct Seen {
     /// The observation of the watch.
     pub observation: Observation,
-    /// For the end of a list: the number of the kind, and the epoch in which the list began.
+    /// If the observation is the end of a list: the number of the listed kind, and the epoch in which the list began.
     pub listed: Option<(usize, u64)>,
-    /// Permit for the memory of the observation's object on the way to the loop; dropping the observation frees the permit.
+    /// Permit for the memory of the observation's object on its way to the control loop; dropping the observation frees the permit.
     pub room: Option<OwnedSemaphorePermit>,
 }
 
@@ -38,13 +38,13 @@ pub struct Context {
     pub epoch: channel::Receiver<u64>,
     /// Registry of metrics.
     pub metrics: Arc<Metrics>,
-    /// State of the loop, which shows the kinds that cannot be listed.
+    /// State of the control loop, to which the watches report the kinds that cannot be listed.
     pub liveness: Arc<Liveness>,
-    /// Observer hook, which gets an observation before the loop does.
+    /// Observer hook, which gets each observation before the control loop does.
     pub hook: Option<ObservationHook>,
     /// The kinds to watch, from the configuration.
     pub wanted: Wanted,
-    /// Semaphore for the memory of objects on their way to the loop, in kibibytes of their text, for all watches.
+    /// Semaphore for the memory of objects on their way to the control loop, in kibibytes of the objects' texts, shared by all watches.
     pub room: Arc<Semaphore>,
 }
 
@@ -57,29 +57,31 @@ pub struct Wanted {
     pub without_queue: bool,
 }
 
-/// Limit of the memory of objects on their way to the loop, in kibibytes. The watches wait at the limit, and the API server with them.
+/// Limit of the memory of objects on their way to the control loop, in kibibytes. At this limit the watches wait and read no more, so the API server waits,
+/// too.
 const ROOM: u32 = 16 << 10;
 
-/// Semaphore for the memory of objects on their way to the loop.
+/// Makes the semaphore for the memory of objects on their way to the control loop.
 #[must_use]
 pub fn room() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(ROOM as usize))
 }
 
 impl Context {
-    /// Waits for memory for the object of an event. An object larger than the limit waits until it is the only one.
+    /// Waits until the memory limit has room for the object of a watch event. An object larger than the limit waits until no other object is on its way to the
+    /// control loop.
     pub(super) async fn room_for(&self, event: &Event<Raw>) -> Option<OwnedSemaphorePermit> {
         let (Event::InitApply(object) | Event::Apply(object) | Event::Delete(object)) = event else { return None };
         let size = u32::try_from(object.text().len() >> 10).unwrap_or(ROOM).saturating_add(1);
         Arc::clone(&self.room).acquire_many_owned(size.min(ROOM)).await.ok()
     }
 
-    /// Passes an observation to the observer hook, and then to the loop. Returns false if the loop is gone.
+    /// Passes an observation first to the observer hook and then to the control loop. Returns false if the control loop is gone.
     pub(super) async fn send(&self, observation: Observation, listed: Option<(usize, u64)>) -> bool {
         self.send_with_room(observation, listed, None).await
     }
 
-    /// Passes an observation on with the memory permit of its object, which the loop frees.
+    /// Passes an observation to the observer hook and the control loop with the memory permit of the observation's object, which the control loop frees.
     pub(super) async fn send_with_room(
         &self,
         observation: Observation,
@@ -92,7 +94,8 @@ impl Context {
         self.seen.send(Seen { observation, listed, room }).await.is_ok()
     }
 
-    /// Notes that all objects of a kind were passed on. Returns false if the loop is gone.
+    /// Notes that the list of a kind is complete, and reports this to the control loop if the loop continued without the list. Returns false if the control
+    /// loop is gone.
     pub(super) async fn listed(&self, kind: &Kind, first: &mut FirstList) -> bool {
         self.liveness.note_works(kind.name());
         !first.is_complete() || self.send(kind.unlisted(None), None).await

@@ -1,4 +1,4 @@
-//! Watches that request only metadata: the pods of jobs. A cluster may have tens of thousands of pods of jobs, and Berth keeps few of them.
+//! Watches that request only metadata: the pods of jobs. A cluster may have tens of thousands of pods of jobs, and Berth keeps few of these pods in memory.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const ONE: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 /// Media type for a list of metadata.
 pub(crate) const LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// A client whose lists and watches request metadata only, through another client.
+/// A client that sends its requests through the given client, and whose lists and watches request metadata only.
 fn only(client: &Client) -> Client {
     let client = client.clone();
     let service = tower::service_fn(move |mut request: Request<Body>| {
@@ -31,7 +31,7 @@ fn only(client: &Client) -> Client {
 }
 
 impl Kind {
-    /// Watch of pods that have had the label with their pod set's name since their start.
+    /// Watch of the started pods of jobs: pods with the label `kueue.x-k8s.io/podset`, which names their pod set.
     pub(super) fn of_started_pods() -> Self {
         Self {
             resource: ApiResource::erase::<Pod>(&()),
@@ -48,7 +48,7 @@ impl Kind {
         }
     }
 
-    /// The client for lists and watches of this kind.
+    /// The client for lists and watches of this kind, which requests only metadata if the kind needs no more.
     pub(super) fn client(&self, client: &Client) -> Client {
         if self.metadata_only { only(client) } else { client.clone() }
     }

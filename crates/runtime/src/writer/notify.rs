@@ -15,13 +15,13 @@ use super::{Target, Writer};
 use crate::outcome::{Verb, outcome_of};
 use crate::watches::metadata;
 
-/// Number of concurrent patches.
+/// Largest number of concurrent patches of a job's pods.
 const AT_ONCE: usize = 16;
 
-/// Number of pods in a page of the list.
+/// Number of pods in a page of the list of a job's pods.
 const PAGE: usize = 500;
 
-/// Field manager of the annotations, which is that of Berth's other merge patches.
+/// Field manager of the annotations on a job's pods, equal to the field manager of Berth's other merge patches.
 const MANAGER: &str = "kueue";
 
 /// A pod to annotate.
@@ -30,7 +30,7 @@ struct Pod {
     uid: String,
 }
 
-/// Annotates the pods of a job that lack the annotations and have not ended. Patches begin only within one time limit, and the next write annotates the
+/// Annotates the pods of a job that lack the annotations and have not ended. No patch begins after the time limit of a write, and the next write annotates the
 /// remaining pods.
 pub(super) async fn annotate(
     writer: &Writer,
@@ -50,7 +50,7 @@ pub(super) async fn annotate(
         if patches.len() >= AT_ONCE {
             outcomes.extend(patches.next().await);
         }
-        // Only one patch at a time waits for the rate limit, so that other writes get their share of it.
+        // Only one patch of a pod at a time waits for the rate limit, so that other writes get their share of the rate.
         let mut turn = pin!(turn(writer, task, until));
         let turn = loop {
             tokio::select! {
@@ -67,7 +67,8 @@ pub(super) async fn annotate(
         }
     }
     outcomes.extend(patches.collect::<Vec<WriteOutcome>>().await);
-    // A deleted pod needs no annotation. A temporary failure determines the outcome before a refusal does, because a refusal would end the attempts.
+    // A pod that is gone needs no annotation. If patches of pods failed temporarily and others were refused, the outcome is the temporary failure, because a
+    // refusal would end the attempts.
     let troubles =
         outcomes.into_iter().filter(|outcome| !matches!(outcome, WriteOutcome::Applied { .. } | WriteOutcome::Gone));
     let trouble = troubles.min_by_key(|outcome| matches!(outcome, WriteOutcome::Refused(_)));
@@ -107,7 +108,7 @@ async fn lacking(
     }
 }
 
-/// Waits for the rate limit before a patch, until the time limit or the end of the term.
+/// Waits for the rate limit before a patch of a pod; the wait fails at the time limit of the write or at the end of the term.
 async fn turn(writer: &Writer, task: &Task, until: Instant) -> Result<(), WriteOutcome> {
     tokio::select! {
         biased;
@@ -119,7 +120,7 @@ async fn turn(writer: &Writer, task: &Task, until: Instant) -> Result<(), WriteO
 
 async fn patch(writer: &Writer, task: &Task, pod: Pod, annotations: &BTreeMap<String, String>) -> WriteOutcome {
     let Pod { name, uid } = pod;
-    // The only precondition is the uid, because a kubelet often changes pods, and its changes do not matter here.
+    // The only precondition of the patch is the pod's uid, because kubelets often change pods, and their changes do not matter for an annotation.
     let body = json!({"metadata": {"uid": uid, "annotations": annotations}});
     let write = Write::Merge { manager: MANAGER, subresource: Subresource::None, body: body.into() };
     let target = Target { kind: ResourceKind::Pod, namespace: &task.key.namespace, name: &name };

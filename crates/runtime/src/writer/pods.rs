@@ -1,4 +1,4 @@
-//! Lists of a job's pods, page by page. Any client may write the label by which these pods are found, so the controller of each pod is checked.
+//! Lists of a job's pods, page by page. Any client may write the label by which a job's pods are found, so Berth checks the controlling owner of each pod.
 
 use std::collections::BTreeSet;
 
@@ -13,19 +13,19 @@ use super::encoded;
 use crate::outcome::refusal_of;
 use crate::watches::metadata;
 
-/// Smallest number of pods that a page is requested with.
+/// Smallest number of pods with which a page of a job's pods is requested.
 const LEAST_PAGE: usize = 50;
-/// Number of pods in a page of complete objects.
+/// Number of pods in a page of a pod list with complete objects.
 const PAGE_LIMIT: usize = 250;
 /// Field selector of pods that have not ended.
 pub(super) const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// A page of a list. A list of metadata has no kind of its own.
+/// A page of a list. The list kind is not read, because a list of metadata has no kind of its own.
 #[derive(Deserialize)]
 #[serde(bound = "T: DeserializeOwned")]
 pub(super) struct Page<T> {
     metadata: ListMeta,
-    /// The objects of the page; an empty list of metadata has `null` here.
+    /// The objects of the page; in an empty list of metadata, the API server writes `null` instead.
     #[serde(deserialize_with = "or_none")]
     pub(super) items: Vec<T>,
 }
@@ -55,13 +55,13 @@ struct Place {
 }
 
 impl<T> Page<T> {
-    /// The continue token of the next page; `None` for the last page.
+    /// The continue token for the next page of the list; `None` for the last page.
     pub(super) fn next(&self) -> Option<String> {
         self.metadata.continue_.clone().filter(|token| !token.is_empty())
     }
 }
 
-/// A page of the pods that have the label of a job. `Err` has status and body of another answer.
+/// Requests a page of the list of pods that have a job's label. `Err` has HTTP status and body of an answer that is no list.
 pub(super) async fn page<T: DeserializeOwned>(
     client: &Client,
     (namespace, pods): (&str, &PodsOf),
@@ -92,7 +92,7 @@ async fn list<T: DeserializeOwned>(
     serde_json::from_slice(&body).map_err(|_| None)
 }
 
-/// Failure of a query that was not answered: a refusal where the query is forbidden, else `Busy`, so that it is asked again soon.
+/// Failure of a query that was not answered: a refusal if the API server refuses the query, and otherwise `Busy`, so that control asks the query again soon.
 pub(super) fn unread(error: Option<(u16, Vec<u8>)>) -> QueryFailure {
     match error {
         Some((400 | 403 | 405 | 422, body)) => QueryFailure::Refused(refusal_of(&body)),
@@ -100,7 +100,7 @@ pub(super) fn unread(error: Option<(u16, Vec<u8>)>) -> QueryFailure {
     }
 }
 
-/// The pods on a node that have not ended; `Busy` if the pods cannot be read now.
+/// The pods on a node that have not ended; `Busy` if these pods cannot be read now.
 pub(super) async fn on_node(client: &Client, node: &str) -> Result<Vec<PodOnNode>, QueryFailure> {
     let fields = encoded(&format!("spec.nodeName={node},{NOT_ENDED}"));
     match list::<Meta>(client, format!("/api/v1/pods?fieldSelector={fields}"), metadata::LIST).await {
@@ -109,7 +109,7 @@ pub(super) async fn on_node(client: &Client, node: &str) -> Result<Vec<PodOnNode
     }
 }
 
-/// Number of nodes with pods of a job that have not ended; `Busy` if the pods cannot be read now.
+/// Number of nodes with pods of a job that have not ended; `Busy` if the deleted job's pods cannot be read now.
 pub(super) async fn count_nodes(client: &Client, namespace: &str, pods: &PodsOf) -> Result<usize, QueryFailure> {
     let (mut nodes, mut from) = (BTreeSet::new(), None::<String>);
     loop {
@@ -125,8 +125,8 @@ pub(super) async fn count_nodes(client: &Client, namespace: &str, pods: &PodsOf)
     }
 }
 
-/// Pods that have not ended and have the uid of a deleted job in one of these labels: the pods on the first page that has any. `Busy` if the pods cannot be
-/// read now.
+/// Pods that have not ended and have the uid of a deleted job in one of the given labels: the pods on the first page of a pod list that has such pods. `Busy`
+/// if the pods cannot be read now.
 pub(super) async fn left(
     client: &Client,
     namespace: &str,
@@ -153,7 +153,7 @@ pub(super) async fn left(
     Ok(Vec::new())
 }
 
-/// Asks whether at most `most` pods of a job have not ended; `Busy` when that cannot be read now.
+/// Counts whether at most `most` pods of a job have not ended; `Busy` if the job's pods cannot be read now.
 pub(super) async fn probe(
     client: &Client,
     namespace: &str,

@@ -1,4 +1,4 @@
-//! Full objects, for queries.
+//! Queries that read one complete object: a job or a pod.
 
 use super::pods::unread;
 use super::{Target, path_of};
@@ -8,14 +8,14 @@ use http::header::ACCEPT;
 use k8s_openapi::api::core::v1::Pod;
 use kube::client::{Body, Client};
 
-/// A job or a pod in the form of a watch; `Busy` if it cannot be read now.
+/// Reads a job or a pod in the form in which a watch shows it; `Busy` if the object cannot be read now.
 pub(super) async fn read(client: &Client, key: &ObjectKey) -> Result<Box<str>, QueryFailure> {
     let Some(kind) = key.kind.resource_kind() else {
         return Err(QueryFailure::Refused(format!("{key} is no object of the API")));
     };
     let shown = |text: String| match kind {
         ResourceKind::Job(kind) => read_job(kind, &text).and_then(|job| job.value()).map(|job| job.to_string()),
-        // An object that does not decode is refused instead of requested again and again.
+        // The query for an object that does not decode is refused, so that control does not ask it again and again.
         _ => serde_json::from_str::<Pod>(&text).map(|_| text),
     };
     let target = Target { kind, namespace: &key.namespace, name: &key.name };
@@ -29,7 +29,7 @@ pub(super) async fn read(client: &Client, key: &ObjectKey) -> Result<Box<str>, Q
     }
 }
 
-/// The text of an object, or status and body of another answer.
+/// The JSON text of an object, or HTTP status and body of an answer that is no success.
 async fn get(client: &Client, path: String) -> Result<String, Option<(u16, Vec<u8>)>> {
     let request = http::Request::get(path).header(ACCEPT, "application/json").body(Body::empty()).map_err(|_| None)?;
     let response = client.send(request).await.map_err(|_| None)?;

@@ -13,14 +13,14 @@ use serde::de::DeserializeOwned;
 use super::encoded;
 use super::pods::{page, unread};
 
-/// Largest number of pods without a node that are examined.
+/// Largest number of a job's pods without a node that the query for stuck pods examines.
 const MOST_PODS: usize = 20;
-/// Largest number of events that are read about one pod.
+/// Largest number of events that Berth reads about one pod without a node.
 const MOST_EVENTS: u32 = 100;
-/// Largest number of pod sets with events read for one pod each: an autoscaler's refusal for one pod holds for all equal pods.
+/// Largest number of pod sets for which Berth reads the events of one pod: an autoscaler's refusal for one pod holds for all equal pods.
 const MOST_POD_SETS: usize = 4;
 
-/// Pods of a job for which the scheduler found no node; `Busy` if they cannot be read now.
+/// Pods of a job for which the scheduler found no node; `Busy` if the job's pods cannot be read now.
 pub(super) async fn find(client: &Client, namespace: &str, pods: &PodsOf) -> Result<Vec<StuckPod>, QueryFailure> {
     let (mut own, mut from) = (Vec::new(), None::<String>);
     while own.len() < MOST_PODS {
@@ -70,7 +70,7 @@ fn stuck(pod: &Pod) -> Option<StuckPod> {
     Some(StuckPod { pod_set, message: condition.message.clone().unwrap_or_default(), refused: None })
 }
 
-/// An autoscaler's last event about a pod, if it says that the pod gets no node. Events that cannot be read count as absent.
+/// An autoscaler's last event about a pod, if it says that the pod gets no node. Events about a pod that cannot be read count as absent.
 async fn refusal(client: &Client, namespace: &str, uid: &str) -> Option<String> {
     let fields = encoded(&format!("involvedObject.kind=Pod,involvedObject.uid={uid}"));
     let path = format!("/api/v1/namespaces/{}/events", encoded(namespace));

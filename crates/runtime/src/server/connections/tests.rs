@@ -57,7 +57,7 @@ async fn connection_without_complete_head_is_closed_after_its_deadline() {
         let reported = rest(&mut open(address, begin).await).await;
         assert!(!reported.contains("200 OK"), "{begin:?}: {reported}");
     }
-    // The client keeps sending bytes, but never the end of the head.
+    // The test's client keeps sending bytes, but never the end of its request's head.
     let mut drip = open(address, "GET / HTTP/1.1\r\nA: ").await;
     let dripping = async {
         while drip.write_all(b"b").await.is_ok() {
@@ -71,7 +71,7 @@ async fn connection_without_complete_head_is_closed_after_its_deadline() {
 async fn connection_with_slow_body_or_reader_ends_after_its_lifetime() {
     let held = Arc::new(());
     let body = Arc::clone(&held);
-    // The answer is larger than any socket buffer, and continues as long as the client reads.
+    // The server's answer is larger than any socket buffer, and continues as long as the client reads.
     let endless = move || {
         let body = Arc::clone(&body);
         let pieces = futures::stream::repeat_with(move || {
@@ -88,7 +88,7 @@ async fn connection_with_slow_body_or_reader_ends_after_its_lifetime() {
     let reported = rest(&mut open(address, begin).await).await;
     assert!(!reported.contains("200 OK"), "{reported}");
 
-    // One reference belongs to the test, and one to the route.
+    // While no request is served, the test and the route each hold one reference.
     let idle = Arc::strong_count(&held);
     let mut reader = open(address, ASK).await;
     reader.read_exact(&mut [0; 16]).await.unwrap();
