@@ -4,7 +4,8 @@
 use std::fs::File;
 use std::io::Write;
 
-/// Notes the number of seeds of the law that runs in this thread. `make test` sets the path of the notes; without a path nothing is noted.
+/// Notes the number of seeds of the law that runs in this thread. `make test` sets the path of the file in `BERTH_SEEDS_FILE`; without this variable no number
+/// is noted.
 pub(crate) fn note(package: &str, seeds: u64) {
     let Some(path) = std::env::var_os("BERTH_SEEDS_FILE") else { return };
     let file = File::options().create(true).append(true).open(path);

@@ -8,32 +8,32 @@ use berth_testrun::folders;
 
 use crate::step::{Class, Line};
 
-/// Seconds in which the reference machine of the budgets builds the control plane's programs.
+/// Seconds in which the machine for which the time budgets of test steps are given builds the control plane's programs.
 pub(crate) const REFERENCE: f64 = 480.0;
-/// Factor over the budget from which on a step is reported.
+/// A step is reported if it takes longer than its time budget multiplied by this factor.
 const TOLERATED: f64 = 1.5;
-/// Seconds below which a step is never reported, because short steps vary that much.
+/// A step that takes fewer seconds than this is never reported as over its time budget, because the times of short steps vary by as much.
 const NOTICED: f64 = 5.0;
 
-/// State of the target folder and the cache at the beginning of a run.
+/// State of Cargo's target folder and of the cache at the beginning of a run of `testrun`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// The target folder has artifacts of an earlier run.
+    /// Cargo's target folder has artifacts of an earlier run.
     Warm,
     /// The clone is fresh, and the cache has compiled dependencies.
     Cached,
-    /// The run begins with neither a target folder nor a cache.
+    /// The run begins with neither a target folder nor cached dependencies.
     Nothing,
 }
 
-/// Budgets in seconds by step, for each kind of start.
+/// Time budgets in seconds by step, for each kind of start ([`Start`]).
 #[derive(Debug, Default)]
 pub(crate) struct Budgets {
     steps: BTreeMap<String, [f64; 3]>,
 }
 
 impl Budgets {
-    /// Reads the budgets file of the repository.
+    /// Reads `.ci/budgets.txt`, the file of time budgets.
     ///
     /// # Errors
     /// A line does not have the form of a budget.
@@ -42,8 +42,8 @@ impl Budgets {
         Self::parse(&std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?)
     }
 
-    /// Parses budgets, a line per step: seconds for a warm start, for a cached start and for a start from nothing, then the step's name. A single number stands
-    /// for all three.
+    /// Parses time budgets, a line per step: seconds for a warm start, for a cached start and for a start from nothing, and the step's name. A single number is
+    /// the budget for all three kinds of start.
     fn parse(text: &str) -> Result<Budgets> {
         let mut budgets = Budgets::default();
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -61,7 +61,7 @@ impl Budgets {
         Ok(budgets)
     }
 
-    /// Budget of a step in seconds; `None` if the step has no line.
+    /// Time budget of a step in seconds; `None` if the budgets have no line for the step.
     pub(crate) fn of(&self, step: &str, start: Start) -> Option<f64> {
         let [warm, cached, nothing] = *self.steps.get(step)?;
         Some(match start {
@@ -71,12 +71,13 @@ impl Budgets {
         })
     }
 
-    /// Budgets of all steps in seconds.
+    /// Time budgets of all steps in seconds.
     pub(crate) fn all(&self, start: Start) -> BTreeMap<String, f64> {
         self.steps.keys().filter_map(|step| Some((step.clone(), self.of(step, start)?))).collect()
     }
 
-    /// The message about steps over their budget and steps without a budget. `scale` is the time of this machine relative to the reference machine.
+    /// The message about steps over their time budget and steps without a budget. `scale` is the time that this machine needs, relative to the reference
+    /// machine.
     pub(crate) fn verdict(&self, lines: &[Line], start: Start, scale: f64) -> String {
         let mut text = String::new();
         for line in lines.iter().filter(|line| line.class != Class::Downloading) {

@@ -1,7 +1,7 @@
 //! Cargo commands that build programs and find test programs.
 //!
-//! Targets are chosen by name instead of by package, and `--examples` is always set, although there are none. Cargo then resolves features once for the
-//! workspace with its tests, and compiles each dependency once.
+//! Cargo's targets are chosen by name instead of by package, and `--examples` is always set, although the workspace has no examples. Because of this choice,
+//! Cargo resolves features once for the workspace with its tests, and compiles each dependency once.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -14,15 +14,15 @@ use serde_json::Value;
 /// A compiled test program.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    /// Name of the program's package, without `berth-`.
+    /// Name of the test program's package, without `berth-`.
     pub(crate) package: String,
-    /// Name of the program's Cargo target.
+    /// Name of the test program's Cargo target.
     pub(crate) target: String,
-    /// True if the program has the unit tests of a library or binary, instead of a folder of tests.
+    /// True if the test program has the unit tests of a library or binary, and not the tests of a folder `tests`.
     pub(crate) unit: bool,
     /// Path of the program.
     pub(crate) path: PathBuf,
-    /// Folder of the package, which is the working directory of its tests.
+    /// Folder of the test program's package, which is the working directory of the tests.
     pub(crate) folder: PathBuf,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// The command that builds the targets in `what`.
+/// The command `cargo build` for the targets in `what`.
 pub(crate) fn build(what: &[&str]) -> Command {
     let mut command = cargo(&["build", "--locked", "--workspace", "--examples"]);
     command.args(what);

@@ -1,4 +1,4 @@
-//! The system clock, for the wall time of a complete run.
+//! The system clock, by which `testrun` measures the wall time of a complete run.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

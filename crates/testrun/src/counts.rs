@@ -3,10 +3,10 @@
 use std::fmt;
 use std::ops::AddAssign;
 
-/// Beginning of the output line of a test that does not run, followed by the reason.
+/// Beginning of the line that a skipped test prints; the reason of the skip follows.
 const SKIPPED: &str = "skipped: ";
 
-/// Counts of tests of one program or of several.
+/// Counts of the tests of one or several test programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Number of passed tests.
@@ -15,7 +15,7 @@ pub(crate) struct Counts {
     pub(crate) failed: u64,
     /// Number of tests that are marked `#[ignore]`.
     pub(crate) ignored: u64,
-    /// Reasons of tests that were skipped, one entry per test.
+    /// Reasons why tests were skipped, one entry per skipped test.
     pub(crate) skipped: Vec<String>,
 }
 

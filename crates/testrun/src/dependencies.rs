@@ -1,8 +1,8 @@
 //! Compiled dependencies in the user's cache: a fresh clone copies them into its target folder, and compiles only its own crates.
 //!
-//! The first successful build from nothing makes an entry of the cache. The key of an entry has all inputs of the compilation of dependencies: the compiler,
-//! the lock file, all manifests, and the flags in the environment. Artifacts of this workspace are left out, because Cargo gives the files of two clones equal
-//! names and distinguishes these files by times only.
+//! The first successful build of a clone without artifacts makes an entry of the cache. The key of a cache entry has all inputs of the compilation of
+//! dependencies: the compiler, the lock file, all manifests, and the flags in the environment. The cache has no artifacts of this workspace, because Cargo
+//! gives the artifacts of two clones equal file names and distinguishes these files by times only.
 
 use std::collections::BTreeSet;
 use std::collections::hash_map::DefaultHasher;
@@ -22,10 +22,10 @@ use crate::cargo::{cargo, target};
 
 /// Folders of `target/debug` that have artifacts of dependencies.
 const FOLDERS: [&str; 3] = [".fingerprint", "build", "deps"];
-/// Largest size of the cache in bytes, unless `BERTH_CACHE_GB` sets another size.
+/// Largest size of the cache of compiled dependencies in bytes, unless `BERTH_CACHE_GB` sets another size.
 const BOUND: u64 = 10_000_000_000;
 
-/// Names of this workspace's artifacts: its packages, and the file names of its targets.
+/// Names of the artifacts of this workspace: its packages, and the file names of its Cargo targets.
 struct Own {
     packages: BTreeSet<String>,
     targets: BTreeSet<String>,
@@ -78,7 +78,7 @@ fn content() -> Result<String> {
     Ok(content)
 }
 
-/// Whether an environment variable is an input of the compilation.
+/// Whether an environment variable is an input of the compilation of dependencies.
 fn is_input(variable: &str) -> bool {
     variable.starts_with("CARGO_PROFILE_")
         || ["RUSTFLAGS", "CFLAGS"].iter().any(|flags| variable.contains(flags))
@@ -132,7 +132,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 
 /// Copies the cached dependencies into a target folder without artifacts. `Ok(false)` if nothing was copied.
 ///
-/// The target folder gets all dependencies or none: a complete copy is renamed to its place, with the fingerprints last.
+/// The target folder gets all cached dependencies or none: a complete copy is renamed to its place, with the folder of fingerprints last.
 ///
 /// # Errors
 /// A file cannot be copied.
@@ -150,10 +150,10 @@ pub(crate) fn restore() -> Result<bool> {
         return Ok(false);
     }
     let staging = target().join("restoring");
-    // The folder may have the rest of an interrupted copy.
+    // The folder `staging` may have the rest of an interrupted copy.
     let _ = fs::remove_dir_all(&staging);
     if let Err(error) = copy_entry(&entry, &staging) {
-        // A process of another clone may remove the cache entry during the copy.
+        // A failed copy is no error, because a process of another clone may remove the cache entry during the copy.
         println!("== compiled dependencies cannot be copied from the cache: {error:#}");
         let _ = fs::remove_dir_all(&staging);
         return Ok(false);
@@ -163,7 +163,7 @@ pub(crate) fn restore() -> Result<bool> {
     Ok(true)
 }
 
-/// Copies the files of a cache entry, except its stamp.
+/// Copies the files of a cache entry, except the entry's stamp file.
 fn copy_entry(entry: &Path, to: &Path) -> Result<()> {
     for (path, _) in files(entry)?.iter().filter(|(path, _)| path.as_os_str() != STAMP) {
         copy(&entry.join(path), &to.join(path))?;
@@ -171,7 +171,8 @@ fn copy_entry(entry: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Moves copied folders to their place. The folder with fingerprints comes last, because its existence marks the target folder as filled.
+/// Moves the copied folders of dependencies into the target folder. The folder with fingerprints is moved last, because its existence marks the target folder
+/// as filled.
 fn put(staging: &Path, debug: &Path) -> Result<()> {
     fs::create_dir_all(debug).with_context(|| format!("creating {}", debug.display()))?;
     for folder in FOLDERS.iter().rev() {
@@ -194,7 +195,8 @@ pub(crate) fn note_beginning() -> Result<()> {
     fs::write(&note, content()?).with_context(|| format!("writing {}", note.display()))
 }
 
-/// True if the target folder began without artifacts and with the current inputs, so that it has no dependencies of other inputs.
+/// True if the target folder began without artifacts, and the inputs of the compilation have not changed since that time, so that no dependency in the folder
+/// has other inputs.
 ///
 /// # Errors
 /// The inputs of the compilation cannot be read.
@@ -273,8 +275,8 @@ pub(crate) fn bound() -> Result<()> {
     Ok(())
 }
 
-/// Cache entries to remove: the least recently used entries, until the size of the others is within `bound`. An entry without a stamp (its time is the epoch)
-/// may belong to a running build, and is removed only if its folder is older than `before`.
+/// Cache entries to remove: the least recently used entries, until the size of the remaining entries is within `bound`. A cache entry without a stamp file (its
+/// time is the epoch) may belong to a running build, and is removed only if its folder is older than `before`.
 fn superfluous(mut entries: Vec<(SystemTime, u64, PathBuf)>, bound: u64, before: SystemTime) -> Vec<PathBuf> {
     let mut removed = Vec::new();
     entries.retain(|(used, _, path)| {
@@ -369,7 +371,7 @@ mod tests {
         Ok(())
     }
 
-    /// A new source file for a copy.
+    /// Makes a source file that a test copies.
     fn fresh(folder: &Path) -> Result<PathBuf> {
         fs::create_dir_all(folder)?;
         let path = folder.join("source");

@@ -7,7 +7,8 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 
-/// File that marks a complete cache entry and lists its content. The file is written last, and its modification time is the time of the entry's last use.
+/// File that marks a complete cache entry and lists its content. The stamp file is written last, and its modification time is the time of the cache entry's
+/// last use.
 pub const STAMP: &str = "stamp";
 
 /// Folder of the cache with tools that Cargo installs, one folder for each version of a tool.
@@ -28,7 +29,7 @@ pub fn repository() -> PathBuf {
     own.ancestors().nth(2).unwrap_or(own).to_path_buf()
 }
 
-/// The cache folder: `${BERTH_CACHE:-${XDG_CACHE_HOME:-~/.cache}/berth}`.
+/// The cache folder: The user's cache folder of Berth's test tools: `${BERTH_CACHE:-${XDG_CACHE_HOME:-~/.cache}/berth}`.
 ///
 /// # Errors
 /// None of the three environment variables is set.

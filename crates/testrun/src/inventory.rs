@@ -1,7 +1,7 @@
 //! `make inventory`: numbers of tests, scenarios and cases, and the numbers of seeds of each law in `make test` and `make night`.
 //!
-//! Tests are counted from the lists that their programs print. Scenarios, decision cases and seeds of laws are counted in the output of the clone's last `make
-//! test`, so that the counts have no test that did not run.
+//! The inventory counts tests in the lists that test programs print. The inventory counts scenarios, decision cases and seeds of laws in the output of the
+//! clone's last `make test`, so that a test that did not run does not count.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use crate::cargo::cargo;
 use crate::plan::{SEEDS_FILE, logs, night};
 use crate::suites::Suite;
 
-/// The text of the inventory.
+/// The text that `make inventory` prints.
 ///
 /// # Errors
 /// A program does not list its tests, or `make test` has left no logs.
@@ -81,7 +81,7 @@ fn ignored(suite: &Suite) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Number of lines that begin a case, in all files below a folder.
+/// Number of lines that begin a case of inputs and expected outputs, in all files below a folder.
 fn cases_in(folder: &Path, beginning: &str) -> Result<usize> {
     let mut count = 0;
     for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
@@ -95,7 +95,7 @@ fn cases_in(folder: &Path, beginning: &str) -> Result<usize> {
     Ok(count)
 }
 
-/// Lines of a log of the last run that contain a text.
+/// Lines that contain a text, in a step's log of the last `make test`.
 fn lines_in(log: &str, what: &str) -> Result<Vec<String>> {
     let path = logs().join(format!("{log}.log"));
     let text = fs::read_to_string(&path).with_context(|| format!("{}: run `make test` first", path.display()))?;
@@ -119,7 +119,7 @@ fn scenarios() -> Result<BTreeMap<String, usize>> {
     Ok(found)
 }
 
-/// Number of seeds by law, as the laws noted them in the last run.
+/// Number of seeds by law, as the laws noted their numbers in the last `make test`.
 fn seeds() -> Result<BTreeMap<String, u64>> {
     let path = logs().join(SEEDS_FILE);
     let text = fs::read_to_string(&path).with_context(|| format!("{}: run `make test` first", path.display()))?;

@@ -1,5 +1,5 @@
-//! Lanes: lists of steps run at the same time. Each lane runs one step at a time, and takes the next step of its list afterwards. A lane whose list is empty
-//! takes steps of lists that are shared.
+//! Lanes: lists of steps run at the same time. Each lane runs one step at a time, and takes the next step of its list when that step has ended. A lane whose
+//! list is empty takes steps of lists that are shared.
 
 use std::collections::VecDeque;
 use std::iter;
@@ -14,7 +14,7 @@ use crate::step::Step;
 
 /// A list of steps with the number of its lanes.
 pub(crate) struct Lanes {
-    /// Steps in the order in which they begin.
+    /// Steps of the list, in the order in which they begin.
     pub(crate) steps: Vec<Step>,
     /// Number of lanes that run only this list, as long as the list has steps.
     pub(crate) at_once: usize,
@@ -22,10 +22,10 @@ pub(crate) struct Lanes {
     pub(crate) is_shared: bool,
 }
 
-/// Steps that no lane has taken yet, and whether lanes of other lists may take them.
+/// Steps of a list that no lane has taken yet, and whether lanes of other lists may take these steps.
 type Waiting = (Mutex<VecDeque<Step>>, bool);
 
-/// The next step for a lane of the list with this index.
+/// The next step for a lane whose list has the index `own`.
 fn next(lists: &[Waiting], own: usize) -> Option<Step> {
     let take = |(list, _): &Waiting| list.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     lists.get(own).and_then(take).or_else(|| lists.iter().filter(|(_, is_shared)| *is_shared).find_map(take))

@@ -72,7 +72,7 @@ fn main() -> Result<ExitCode> {
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Restores dependencies from the cache, and begins the measurement of a run.
+/// Restores compiled dependencies from the cache, and begins the measurement of a run of `testrun`.
 fn start(began: f64) -> Result<Run> {
     let called = now();
     let warm = cargo::target().join("debug/.fingerprint").is_dir();
@@ -102,7 +102,7 @@ fn start(began: f64) -> Result<Run> {
     Ok(Run { runner, start, budgets })
 }
 
-/// The text of the table of steps, with messages about budgets below.
+/// The text of the table of steps, followed by messages about time budgets.
 fn report(run: &Run, wall: f64) -> Result<String> {
     let lines = run.runner.lines();
     let built = format!("build {}", CONTROL_PLANE.name);
@@ -111,7 +111,7 @@ fn report(run: &Run, wall: f64) -> Result<String> {
     }
     let mut text = table::table(&lines, run.runner.cores(), wall);
     let speed = fs::read_to_string(speed_file()?).ok().and_then(|text| text.trim().parse::<f64>().ok());
-    // Budgets do not shrink on a faster machine, because a background step waits for other steps whatever the speed of the machine.
+    // The time budgets of steps do not shrink on a faster machine, because a background step waits for other steps whatever the speed of the machine.
     let scale = speed.map_or(1.0, |seconds| seconds / REFERENCE).max(1.0);
     match speed {
         Some(speed) => {

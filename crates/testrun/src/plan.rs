@@ -23,13 +23,13 @@ use crate::runner::Runner;
 use crate::step::{Class, Output, Step};
 use crate::suites::{self, Suite};
 
-/// State of a run that the steps of all targets share.
+/// State of a run of `testrun` that the steps of all Makefile targets share.
 pub(crate) struct Run {
     /// Runner that starts and measures commands.
     pub(crate) runner: Runner,
-    /// State of the target folder and the cache at the beginning of the run.
+    /// State of Cargo's target folder and of the cache at the beginning of the run.
     pub(crate) start: Start,
-    /// Budgets of steps; the steps with the largest budgets begin first.
+    /// Time budgets of steps; the steps with the largest budgets begin first.
     pub(crate) budgets: Budgets,
 }
 
@@ -46,27 +46,27 @@ pub(crate) fn shown(name: &str, class: Class, command: Command) -> Step {
     Step { name: name.to_owned(), class, command, output: Output::Shown, tests: None }
 }
 
-/// A step whose output goes to a log, which is shown if the step fails.
+/// A step whose output goes to a log file; the log is shown on the terminal if the step fails.
 pub(crate) fn logged(name: &str, class: Class, command: Command) -> Step {
     let log = logs().join(format!("{}.log", name.replace([' ', '/'], "-")));
     Step { name: name.to_owned(), class, command, output: Output::Logged(log), tests: None }
 }
 
-/// Command that runs `testrun` itself with these arguments, so that its work is measured as a process.
+/// Command that runs `testrun` itself with the given arguments, so that the work of this command is measured as a process.
 fn itself(args: &[&str]) -> Result<Command> {
     let mut command = Command::new(env::current_exe().context("the path of testrun")?);
     command.args(args);
     Ok(command)
 }
 
-/// The standard output of a command without surrounding spaces; a failed command may give an empty text.
+/// The standard output of a command without spaces at its ends; a failed command may give an empty text.
 fn output(program: &str, args: &[&str]) -> Result<String> {
     let output = Command::new(program).args(args).current_dir(folders::repository()).output();
     Ok(String::from_utf8_lossy(&output.with_context(|| format!("starting {program}"))?.stdout).trim().to_owned())
 }
 
 /// File with the priority of a session, on a kernel that shares the processor by sessions. On a kernel that schedules by sessions, the nice value of a process
-/// counts only within its session, so that a clone in another terminal would lose half of the machine to this process.
+/// counts only within its session, so that without a write to this file a clone in another terminal would lose half of the machine to this process.
 const SESSION_PRIORITY: &str = "/proc/self/autogroup";
 
 /// A command with the lowest scheduling priority, in a session of its own if the kernel shares the processor by sessions.
@@ -144,8 +144,8 @@ impl Run {
         suites::of(&cargo::test_programs(&messages)?).map(Some)
     }
 
-    /// Copies the compiled dependencies into the cache if this clone's target folder began without artifacts; `make demo`, which builds before `make test`, may
-    /// have begun it. An older target folder may also have dependencies of other lock files.
+    /// Copies the compiled dependencies into the cache if this clone's target folder began without artifacts; an earlier `make demo` may have filled this
+    /// folder. The dependencies of an older target folder are not copied, because the folder may have dependencies of other lock files.
     fn keep(&self) -> Result<()> {
         if dependencies::began_with_these()? && dependencies::keep()? {
             println!("== compiled dependencies are kept for the next clone");
@@ -157,7 +157,7 @@ impl Run {
     fn suite(&self, suite: &Suite) -> Step {
         let mut command = suite.command();
         if suite.is_end_to_end() {
-            // An end-to-end test gets the path of the compiled berth, so that no test builds berth again.
+            // An end-to-end test gets the path of the compiled program `berth`, so that no test builds the program again.
             command.env("BERTH_BINARY", cargo::program("berth")).env("TESTRUN_TARGET", cargo::target());
         }
         Step { tests: Some(suite.tests.len()), ..logged(&suite.name, Class::Running, command) }
@@ -170,7 +170,7 @@ impl Run {
     }
 }
 
-/// File that the clone with running end-to-end tests locks.
+/// File that a clone locks while it runs end-to-end tests.
 fn machine_lock() -> Result<File> {
     let path = folders::cache()?.join("end-to-end.lock");
     File::create(&path).with_context(|| format!("creating {}", path.display()))

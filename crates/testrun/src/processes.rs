@@ -8,7 +8,7 @@ const TICKS: f64 = 100.0;
 /// Size of a page of resident memory in bytes.
 const PAGE: u64 = 4096;
 
-/// The fields of `/proc/<pid>/stat` that a measurement needs.
+/// The fields of `/proc/<pid>/stat` from which CPU time and memory are measured.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Stat {
     /// Process id of the parent.

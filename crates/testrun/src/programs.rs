@@ -1,6 +1,6 @@
-//! Programs of other projects that tests run: the control plane, and controllers, servers and tools. Each program is built once with Go from a `go.mod` of this
-//! repository, and stored in the cache folder under a digest of its sources. The version of Go is no input of the digest, because programs of different Go
-//! versions behave equally.
+//! Programs of other projects that tests run: the control plane, and controllers, servers and tools. Each program of another project is built once with Go from
+//! a `go.mod` of this repository, and stored in the cache folder under a digest of its sources. The version of Go is no input of this digest, because programs
+//! of different Go versions behave equally.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write as _;
@@ -16,50 +16,50 @@ use crate::folders::{STAMP, cache, repository, touch};
 
 /// Version that the Kubernetes programs report, which must equal the version in `go.mod`.
 const KUBERNETES: (&str, &str, &str) = ("v1.36.3", "1", "36");
-/// Time between two output lines about a running build.
+/// Time between two output lines about a running Go build.
 const PROGRESS: Duration = Duration::from_secs(30);
 
 /// Programs that one `go.mod` of this repository builds as its tools.
 #[derive(Clone, Copy, Debug)]
 pub struct GoModule {
-    /// Name of the module, and of its folder in `e2e`.
+    /// Name of the Go module, and of its folder in `e2e`.
     pub name: &'static str,
-    /// Description of the module's programs, for messages.
+    /// Description of the Go module's programs, for messages.
     pub what: &'static str,
-    /// Go build tags of the module, separated by commas.
+    /// Go build tags of the Go module, separated by commas.
     tags: &'static str,
-    /// Names of the module's programs.
+    /// Names of the Go module's programs.
     programs: &'static [&'static str],
 }
 
-/// The module of the control plane: etcd (whose package is called `server`), kube-apiserver, kube-controller-manager, kube-scheduler and kwok.
+/// The Go module of the control plane: etcd (whose package is called `server`), kube-apiserver, kube-controller-manager, kube-scheduler and kwok.
 pub const CONTROL_PLANE: GoModule = GoModule {
     name: "controlplane",
     what: "etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok",
     tags: "",
     programs: &["server", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"],
 };
-/// The module of the JobSet controller.
+/// The Go module of the JobSet controller.
 pub const JOBSET: GoModule =
     GoModule { name: "jobset", what: "the controller of JobSets", tags: "", programs: &["jobset"] };
-/// The module of a server that speaks the API of Google Cloud Storage.
+/// The Go module of a server that speaks the API of Google Cloud Storage.
 pub const GCS: GoModule =
     GoModule { name: "gcs", what: "a server of Google Cloud Storage", tags: "", programs: &["fake-gcs-server"] };
-/// The module of crane: a client of image registries, and a registry.
+/// The Go module of crane: a client of image registries, and a registry.
 pub const CRANE: GoModule =
     GoModule { name: "crane", what: "crane, a client of registries", tags: "", programs: &["crane"] };
 /// The module of Helm 4.
 pub const HELM: GoModule = GoModule { name: "helm", what: "Helm 4", tags: "", programs: &["helm"] };
 /// The module of Helm 3.
 pub const HELM_3: GoModule = GoModule { name: "helm3", what: "Helm 3", tags: "", programs: &["helm"] };
-/// The module of Prometheus and promtool, without the service discovery of clouds, because the tests use static targets.
+/// The Go module of Prometheus and promtool, built without the service discovery of clouds, because the tests use static targets.
 pub const PROMETHEUS: GoModule = GoModule {
     name: "prometheus",
     what: "Prometheus and promtool",
     tags: "netgo,remove_all_sd",
     programs: &["prometheus", "promtool"],
 };
-/// The module of the real Kueue: its manager, and the program of its own benchmarks.
+/// The Go module of the real Kueue: Kueue's manager, and the program of Kueue's own benchmarks.
 pub const KUEUE: GoModule = GoModule {
     name: "kueue",
     what: "the manager of the real Kueue, and its minimalkueue",
@@ -67,10 +67,10 @@ pub const KUEUE: GoModule = GoModule {
     programs: &["kueue", "minimalkueue"],
 };
 
-/// All modules with programs.
+/// All Go modules with programs that tests run.
 pub const ALL: [GoModule; 8] = [CONTROL_PLANE, JOBSET, GCS, CRANE, HELM, PROMETHEUS, HELM_3, KUEUE];
 
-/// Modules of which tests read only the CRDs, without building a program.
+/// Go modules of which tests read only the CRDs, and build no program.
 pub const CRDS_ONLY: [(&str, &str); 2] =
     [("autoscaler", "k8s.io/autoscaler/cluster-autoscaler/apis"), ("prometheus-operator", PROMETHEUS_OPERATOR)];
 /// Go module path of the Prometheus operator.
@@ -92,7 +92,7 @@ impl GoModule {
         flags
     }
 
-    /// A text with all inputs of the module's build.
+    /// A text with all inputs of the build of the Go module's programs.
     fn content(&self) -> Result<String> {
         let mut content = format!("{}\n{}\n{}\n", self.programs.join(" "), self.tags, self.ldflags());
         for name in ["go.mod", "go.sum"] {
@@ -102,7 +102,7 @@ impl GoModule {
         Ok(content)
     }
 
-    /// The cache folder of the module's programs, whose name ends with a digest of the build's inputs.
+    /// The cache folder of the Go module's programs; the folder's name ends with a digest of the inputs of the build.
     ///
     /// # Errors
     /// The module or the cache folder cannot be found.
@@ -112,7 +112,7 @@ impl GoModule {
         Ok(cache()?.join("go").join(format!("{}-{:016x}", self.name, hasher.finish())))
     }
 
-    /// The stamp of complete programs: their sizes, and the inputs of their build.
+    /// The content of the stamp file of completely built programs: sizes of the programs, and the inputs of the build.
     fn stamp(&self, folder: &Path) -> Option<String> {
         let mut stamp = String::new();
         for program in self.programs {
@@ -123,7 +123,7 @@ impl GoModule {
         Some(stamp)
     }
 
-    /// Whether the cache has complete programs that were built from the current inputs. The check takes milliseconds.
+    /// Whether the cache has complete programs of the Go module that were built from the current inputs. This check of the cache takes milliseconds.
     #[must_use]
     pub fn is_built(&self) -> bool {
         let Some(folder) = self.folder().ok().filter(|folder| self.is_complete(folder)) else { return false };
@@ -152,9 +152,9 @@ impl GoModule {
         Ok(())
     }
 
-    /// The folder with the module's programs, which are built first if the cache does not have them.
+    /// The folder with the Go module's programs; if the cache does not have the programs, they are built first.
     ///
-    /// Two builders may run at once: one builder waits for the lock of the other, and a rename makes the result visible.
+    /// Two processes may build the programs of a Go module at once: one process waits for the lock of the other, and a rename makes the built programs visible.
     ///
     /// # Errors
     /// Go is not installed, the build fails, or the cache cannot be written.

@@ -24,19 +24,19 @@ const SAMPLE: Duration = Duration::from_secs(1);
 /// Time between two output lines about running steps.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
-/// Running commands by process id: name, start, and largest sample of memory in bytes.
+/// Running commands by process id: name, start time, and largest sample of the command's memory in bytes.
 type Live = BTreeMap<u32, (String, Instant, u64)>;
 
-/// Runner of steps, with the table lines of finished steps.
+/// Runner of steps, which keeps the table lines of finished steps.
 pub(crate) struct Runner {
     live: Arc<Mutex<Live>>,
     lines: Mutex<Vec<Line>>,
-    /// True if SIGINT or SIGTERM has arrived, after which no further step starts.
+    /// True if SIGINT or SIGTERM has arrived; no further step starts after such a signal.
     is_stopping: Arc<AtomicBool>,
     cores: usize,
-    /// Time at which the user asked for the target, in seconds since 1970.
+    /// Time at which the user asked for the Makefile target, in seconds since 1970.
     began: f64,
-    /// Seconds of each step on the reference machine of the budgets.
+    /// Seconds that each step takes on the reference machine, from the file of time budgets.
     elsewhere: BTreeMap<String, f64>,
     /// Number of started steps, and number of all known steps.
     progress: Mutex<(usize, usize)>,
@@ -47,7 +47,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Runner {
-    /// A runner and its memory sampler for a target that the user asked for at `began`, in seconds since 1970.
+    /// Starts a runner of steps and its memory sampler for a Makefile target; `began` is the time in seconds since 1970 at which the user asked for the target.
     ///
     /// # Errors
     /// Signal handlers cannot be installed.
@@ -73,12 +73,12 @@ impl Runner {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// Adds the table line of a step that was measured elsewhere.
+    /// Adds the table line of a step that the runner itself did not run.
     pub(crate) fn add(&self, line: Line) {
         locked(&self.lines).push(line);
     }
 
-    /// The table lines of the steps so far.
+    /// The table lines of the steps that have finished so far.
     pub(crate) fn lines(&self) -> Vec<Line> {
         locked(&self.lines).clone()
     }
@@ -131,25 +131,25 @@ impl Runner {
         Ok(passed)
     }
 
-    /// Seconds since the user asked for the target.
+    /// Seconds since the user asked for the Makefile target.
     pub(crate) fn so_far(&self) -> f64 {
         now() - self.began
     }
 
-    /// Adds steps to the number of known steps.
+    /// Adds `more` to the number of steps that the run is known to have.
     pub(crate) fn expect(&self, more: usize) {
         let mut progress = locked(&self.progress);
         progress.1 = progress.0.max(progress.1) + more;
     }
 
-    /// The place of the step that begins now, as `3 of 7: `; empty if the number of steps is not known.
+    /// The number of the step that begins now and the number of all steps, as in `3 of 7: `; empty if the number of all steps is not known.
     fn place(&self) -> String {
         let mut progress = locked(&self.progress);
         progress.0 += 1;
         if progress.0 <= progress.1 { format!("{} of {}: ", progress.0, progress.1) } else { String::new() }
     }
 
-    /// Time of a step on the reference machine, if the time is known and long.
+    /// Text with the time of a step on the reference machine; empty if the time is not known, or below 20 seconds.
     fn elsewhere(&self, name: &str) -> String {
         let long = self.elsewhere.get(name).filter(|seconds| **seconds >= 20.0);
         long.map(|seconds| format!(" ({} elsewhere)", minutes(*seconds))).unwrap_or_default()
@@ -157,8 +157,8 @@ impl Runner {
 
     /// Waits for a child process, and reads the CPU time of the child and its descendants between its end and its reaping.
     ///
-    /// An interrupted compiler ends with all its descendants, since a build tool may leave them running. An interrupted test stops what it started by
-    /// itself, in an order of its own, so that the test alone gets the signal.
+    /// The signal of an interrupt goes to a compiler and all its descendants, because a build tool may leave its descendants running. A test gets the signal
+    /// alone, because it stops the programs that it has started itself, in an order of its own.
     fn wait(&self, mut child: Child, class: Class) -> Result<(ExitStatus, Option<f64>)> {
         let mut passed_on = false;
         loop {
@@ -170,7 +170,7 @@ impl Runner {
             }
             if self.is_stopping() && !passed_on {
                 passed_on = true;
-                // After Ctrl-C in a terminal the child has the signal already, and a second signal changes nothing.
+                // After Ctrl-C in a terminal, the child process has received the signal already, and a second signal changes nothing.
                 let ended = match class {
                     Class::Compiling | Class::Downloading => Snapshot::take().with_descendants(child.id()),
                     Class::Running => vec![child.id()],
@@ -189,7 +189,7 @@ fn create(path: &Path) -> Result<File> {
     File::create(path).with_context(|| format!("creating {}", path.display()))
 }
 
-/// Samples memory and prints the running steps, in an endless loop.
+/// Samples the memory of running commands and prints the running steps, in an endless loop.
 fn watch(live: &Mutex<Live>) {
     let mut reported_at = Instant::now();
     loop {

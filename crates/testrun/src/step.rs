@@ -1,4 +1,4 @@
-//! A step of a Makefile target, and the step's line in the table.
+//! A step of a Makefile target, and the step's line in the table at the end of a run.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::counts::Counts;
 /// Kind of a step's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// The step fetches from a package registry; its time counts against no budget.
+    /// The step fetches from a package registry; the time of such a step counts against no budget.
     Downloading,
     /// The step compiles, lints or documents.
     Compiling,
@@ -27,9 +27,9 @@ pub(crate) enum Output {
     Read(PathBuf),
 }
 
-/// A step: a command with a name in the table.
+/// A step of a Makefile target: a command with a name in the table of steps.
 pub(crate) struct Step {
-    /// Name of the step in the table and in the file of budgets.
+    /// Name of the step in the table of steps and in the file of time budgets.
     pub(crate) name: String,
     /// Kind of the step's work.
     pub(crate) class: Class,
@@ -37,7 +37,7 @@ pub(crate) struct Step {
     pub(crate) command: Command,
     /// Destination of the command's output.
     pub(crate) output: Output,
-    /// Number of tests that must run, including ignored tests. A filter that matches no test would pass otherwise.
+    /// Number of tests that the step must run, including ignored tests. Without this number, a step whose filter matches no test would pass.
     pub(crate) tests: Option<usize>,
 }
 

@@ -10,21 +10,21 @@ use crate::cargo::Program;
 /// Package of the end-to-end tests.
 pub(crate) const END_TO_END: &str = "e2e";
 
-/// A suite: tests that run in one process.
+/// A test suite: tests that run in one process.
 #[derive(Clone, Debug)]
 pub(crate) struct Suite {
-    /// Name of the suite in the table and in the file of budgets.
+    /// Name of the test suite in the table of steps and in the file of time budgets.
     pub(crate) name: String,
-    /// The test program of the suite.
+    /// The test program that has the suite's tests.
     pub(crate) program: Program,
     /// Prefix or name of the suite's tests, as the test program takes it; `None` for all tests.
     pub(crate) filter: Option<String>,
-    /// Full names of the suite's tests.
+    /// Full names of the tests in the suite.
     pub(crate) tests: Vec<String>,
 }
 
 impl Suite {
-    /// The command that runs the suite.
+    /// The command that runs the test suite.
     pub(crate) fn command(&self) -> Command {
         let mut command = self.program.command();
         match (&self.filter, self.tests.as_slice()) {
@@ -41,7 +41,7 @@ impl Suite {
         command
     }
 
-    /// Whether the suite has end-to-end tests, which need a control plane of their own; unit tests of the harness need none.
+    /// Whether the suite has end-to-end tests, which need a control plane of their own; the unit tests of the end-to-end package need no control plane.
     pub(crate) fn is_end_to_end(&self) -> bool {
         self.program.package == END_TO_END && !self.program.unit
     }
@@ -61,7 +61,7 @@ pub(crate) fn of(programs: &[Program]) -> Result<Vec<Suite>> {
     Ok(suites)
 }
 
-/// Names of the tests of a program, including ignored tests.
+/// Names of the tests of a test program, including ignored tests.
 fn tests(program: &Program) -> Result<Vec<String>> {
     let output = program.command().args(["--list", "--format", "terse"]).output();
     let output = output.with_context(|| format!("starting {}", program.path.display()))?;

@@ -39,7 +39,7 @@ pub(crate) fn table(lines: &[Line], cores: usize, wall: f64) -> String {
     text
 }
 
-/// Lines about skipped tests: one line per reason, with the number of its tests.
+/// Lines about skipped tests: one line per reason, with the number of tests that were skipped for the reason.
 fn skipped(reasons: &[String]) -> String {
     let mut text = String::new();
     for (at, reason) in reasons.iter().enumerate() {

@@ -13,7 +13,7 @@ use crate::cargo::{self, program};
 use crate::step::Class;
 use crate::table;
 
-/// Manifests of examples/quickstart.
+/// Files of the example `examples/quickstart`, in the order in which they are applied.
 const QUICKSTART: [&str; 3] = ["01-flavors.yaml", "02-queues.yaml", "03-jobs.yaml"];
 
 /// Prints Berth's decisions on the quickstart's manifests, without a cluster.

@@ -14,7 +14,8 @@ use crate::step::{Class, Step};
 /// File name of the image archive in the target folder.
 const ARCHIVE: &str = "berth-image.tar";
 
-/// The target triple of the build. An explicit target lets Cargo link only the program statically, and build scripts and macros as usual.
+/// The target triple of the image's release build. With an explicit target, Cargo links only the program statically, and links build scripts and macros as
+/// usual.
 fn triple() -> String {
     format!("{}-unknown-linux-gnu", env::consts::ARCH)
 }
@@ -24,9 +25,9 @@ pub(crate) fn binary() -> PathBuf {
     target().join(triple()).join("release/berth")
 }
 
-/// Compiler flags in Cargo's own encoding, in which paths may have spaces.
+/// Compiler flags of the image's build, in Cargo's own encoding, in which paths may have spaces.
 fn flags(repository: &str, crates: Option<&str>, set: &str) -> String {
-    // The remapped prefixes keep paths of this machine out of the program.
+    // The flags `--remap-path-prefix` keep paths of the building machine out of the program.
     let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned(), format!("--remap-path-prefix={repository}=berth")];
     flags.extend(crates.map(|folder| format!("--remap-path-prefix={folder}=crates")));
     flags.extend(set.split_whitespace().map(str::to_owned));
@@ -47,8 +48,8 @@ pub(crate) fn release() -> Step {
     let set = env::var("RUSTFLAGS").unwrap_or_default();
     let flags = flags(&folders::repository().display().to_string(), crates.as_deref(), &set);
     command.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags);
-    // The commit and its date are build inputs, so that a commit gives equal programs at any time. A tree with changes has no commit, and an unpacked archive
-    // of the sources has none.
+    // The commit and its date are inputs of the build, so that builds of one commit give equal programs at any time. A work tree with changes and an unpacked
+    // archive of the sources have no commit, so their builds have neither input.
     let git = |args: &[&str]| output("git", args).unwrap_or_default();
     if git(&["status", "--porcelain", "--untracked-files=no"]).is_empty() {
         for (variable, form) in [("BERTH_GIT_COMMIT", "--format=%H"), ("BERTH_BUILD_DATE", "--format=%cI")] {

@@ -22,7 +22,7 @@ pub(crate) fn unit(run: &Run, of: &str) -> Result<bool> {
     ))
 }
 
-/// Runs the scenarios of one end-to-end suite whose names contain a text.
+/// Runs the scenarios of one end-to-end suite; only the scenarios whose names contain a given text run.
 ///
 /// # Errors
 /// A step cannot be started.

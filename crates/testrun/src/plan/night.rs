@@ -16,43 +16,43 @@ use crate::lanes::{self, Lanes};
 use crate::step::{Class, Step};
 use crate::suites::Suite;
 
-/// A run of test suites with the environment that makes the tests wider.
+/// A run of test suites with environment variables that make the tests try more seeds or sizes.
 #[derive(Clone, Debug)]
 pub(crate) struct Wide {
-    /// Name of the run in the table of steps.
+    /// Name of the run of test suites in the table of steps.
     pub(crate) name: String,
-    /// Beginning of the names of the suites that run.
+    /// Beginning of the names of the test suites that run.
     pub(crate) suites: &'static str,
-    /// Text that the names of the tests contain; an empty text selects all tests.
+    /// Only tests whose names contain this text run; an empty text selects all tests.
     pub(crate) filter: &'static str,
-    /// Environment variables of the run.
+    /// Environment variables with which the test suites run.
     pub(crate) set: Vec<(&'static str, String)>,
-    /// Number of times that the suites run.
+    /// Number of times that each test suite runs.
     pub(crate) times: usize,
-    /// Number of suites that run at the same time.
+    /// Number of test suites that run at the same time.
     pub(crate) at_once: usize,
 }
 
 /// A part of `make night`.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// Name of the part, as the make variable `PART` takes it.
+    /// Name of the part of `make night`, as the make variable `PART` takes it.
     pub(crate) name: String,
-    /// Subject of the part's tests.
+    /// Description of the tests of the part of `make night`.
     pub(crate) what: &'static str,
-    /// Test runs of the part; the part with the rules for packages has none.
+    /// Runs of test suites in the part of `make night`; the part `packages`, which checks the rules for packages, has none.
     pub(crate) runs: Vec<Wide>,
 }
 
 /// Name of the part whose tests run the release build of the image.
 const SHIPPED: &str = "shipped";
-/// Variable that asks for the real Kueue, built from its Go module. A user may set the variable to a folder with a Kueue instead.
+/// Environment variable with which tests run the real Kueue, built from its Go module. A user may set the variable to the folder of a built Kueue instead.
 const REAL_KUEUE: (&str, &str) = ("KUEUE", "1");
 /// Number of parts that share the ten million worlds of each law.
 const SHARDS: usize = 24;
-/// Limit of a part's run time in minutes.
+/// Limit of the run time of a part of `make night`, in minutes.
 const BOUND: u64 = 80;
-/// Number of parts that share the random worlds with a tenant's writes.
+/// Number of parts of `make night` that share the random worlds with a tenant's writes.
 const TENANT_SHARDS: usize = 4;
 
 fn wide(name: &str, suites: &'static str, filter: &'static str, set: &[(&'static str, &str)]) -> Wide {
@@ -173,7 +173,7 @@ pub(crate) fn parts() -> Vec<Part> {
     parts
 }
 
-/// The parts, with only the first of several parts that differ in their number alone.
+/// The parts of `make night`; of several parts whose names differ only in a number, only the first part.
 pub(crate) fn distinct(parts: &[Part]) -> impl Iterator<Item = &Part> {
     parts.iter().filter(|part| part.shard().is_none_or(|(_, number)| number == 1))
 }
@@ -183,12 +183,12 @@ pub(crate) fn distinct(parts: &[Part]) -> impl Iterator<Item = &Part> {
 struct Ran {
     date: String,
     commit: String,
-    /// Minutes from the command to the end of the part, rounded up.
+    /// Minutes from the user's command to the end of the part of `make night`, rounded up.
     minutes: u64,
     result: String,
 }
 
-/// The checked-in record of last runs, by part.
+/// The checked-in record `.ci/night.txt` of the last run of each part of `make night`.
 struct Record(BTreeMap<String, Ran>);
 
 impl Record {
@@ -225,14 +225,14 @@ impl Record {
         text
     }
 
-    /// The part whose last run is oldest; a part that never ran comes first.
+    /// The part of `make night` whose last run is oldest; a part that never ran comes first.
     fn oldest<'a>(&self, parts: &'a [Part]) -> Option<&'a Part> {
         parts.iter().min_by_key(|part| self.0.get(&part.name).map(|ran| ran.date.clone()))
     }
 }
 
 impl Wide {
-    /// The environment variables of a run, without the variable of the real Kueue if the user's environment sets it.
+    /// The environment variables of a run of test suites, without `KUEUE` if the user's environment sets `KUEUE`.
     fn variables(&self, named: impl Fn(&str) -> bool) -> impl Iterator<Item = (&'static str, &str)> {
         let kept = self.set.iter().filter(move |(name, _)| *name != REAL_KUEUE.0 || !named(name));
         kept.map(|(name, value)| (*name, value.as_str()))
@@ -240,13 +240,13 @@ impl Wide {
 }
 
 impl Part {
-    /// The name without its number, and the number, for a part that shares its worlds with other parts.
+    /// The part's name without its number, and the number; `None` for a part that does not share its worlds with other parts of `make night`.
     pub(crate) fn shard(&self) -> Option<(&str, usize)> {
         let (run, number) = self.name.rsplit_once('-')?;
         Some((run, number.parse().ok()?))
     }
 
-    /// Programs of other projects that the part's tests run; the real Kueue is among them only if a test needs it.
+    /// Programs of other projects that the tests of the part of `make night` run; the real Kueue is among these programs only if a test needs it.
     fn programs(&self, named: impl Fn(&str) -> bool + Copy) -> Vec<GoModule> {
         if !self.runs.iter().any(|wide| wide.suites.starts_with("e2e")) {
             return Vec::new();
@@ -267,7 +267,7 @@ fn is_named(variable: &str) -> bool {
 }
 
 impl Run {
-    /// The steps of a run: one step for each suite and repetition.
+    /// The steps of a run of test suites: one step for each suite and repetition.
     fn wide(&self, wide: &Wide, suites: &[Suite]) -> Result<Vec<Step>> {
         let mut steps = Vec::new();
         for time in 1..=wide.times {
@@ -289,7 +289,7 @@ impl Run {
         Ok(steps)
     }
 
-    /// Runs the tests of a part; `None` if the build fails.
+    /// Runs the tests of a part of `make night`; `None` if the build fails.
     fn tests(&self, part: &Part) -> Result<Option<bool>> {
         let mut passed = self.programs(&part.programs(is_named))?;
         let Some(suites) = self.everything()? else { return Ok(None) };
@@ -311,7 +311,7 @@ impl Run {
     }
 }
 
-/// Runs a part and records the run; without a name, the part with the oldest run.
+/// Runs a part of `make night` and records the run; without a name, the part whose last run is oldest runs.
 ///
 /// # Errors
 /// `make night` has no part of this name, or a step cannot be started.
@@ -386,7 +386,7 @@ mod tests {
             assert!(builds(part, false).contains(&"controlplane") && !builds(part, false).contains(&"kueue"), "{part}");
         }
         assert!(builds("laws", false).is_empty());
-        // A folder with a Kueue has its programs already.
+        // If a user sets `KUEUE` to the folder of a built Kueue, no Kueue is built.
         assert!(builds("kueue", true).contains(&"controlplane") && !builds("kueue", true).contains(&"kueue"));
         let part = parts().into_iter().find(|part| part.name == "kueue").unwrap();
         for wide in &part.runs {

@@ -13,14 +13,14 @@ use crate::cargo::cargo;
 use crate::lanes::{self, Lanes};
 use crate::step::Class;
 
-/// Name of the part that checks packages.
+/// Name of the part of `make night` that checks packages of other projects.
 pub(crate) const PART: &str = "packages";
 /// Version of cargo-deny to install.
 pub(crate) const VERSION: &str = "0.20.2";
-/// Beginning of the output line about advisories that could not be read.
+/// Beginning of the line about an advisory database that could not be read, in the output of `make night`.
 const UNREAD: &str = "skipped: advisories: their database cannot be fetched";
 
-/// The cache folder of this version of cargo-deny.
+/// The cache folder of the pinned version of cargo-deny.
 fn folder() -> Result<PathBuf> {
     Ok(folders::cache()?.join(TOOLS).join(format!("cargo-deny-{VERSION}")))
 }
@@ -29,7 +29,7 @@ fn folder() -> Result<PathBuf> {
 fn deny(args: &[&str]) -> Result<Command> {
     let mut command = Command::new(folder()?.join("bin/cargo-deny"));
     command.arg("--locked").args(args).current_dir(folders::repository());
-    // An unreachable advisory database neither asks for a password nor stalls for more than a minute.
+    // With these settings of git, the fetch of an unreachable advisory database neither asks for a password nor stalls for more than a minute.
     command
         .env("GIT_TERMINAL_PROMPT", "0")
         .env("GIT_HTTP_LOW_SPEED_LIMIT", "1000")
@@ -46,8 +46,8 @@ fn install(run: &Run) -> Result<bool> {
     }
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     let building = folder.join("building");
-    // A debug build takes a quarter of the time of a release build, and checks this workspace in seconds. Cargo locks the folder during an installation, so
-    // that two clones may install at the same time.
+    // cargo-deny is built without optimization, which takes a quarter of the time of a release build; such a cargo-deny checks this workspace in seconds. Cargo
+    // locks the installation folder of cargo-deny, so that two clones may install cargo-deny at the same time.
     let mut command = cargo(&["install", "--locked", "--debug", "--version", VERSION, "cargo-deny"]);
     command.arg("--root").arg(&folder).arg("--target-dir").arg(&building).env("CARGO_PROFILE_DEV_DEBUG", "0");
     let installed = run.runner.run(shown("install cargo-deny", Class::Compiling, command))?;
@@ -58,7 +58,7 @@ fn install(run: &Run) -> Result<bool> {
     Ok(installed)
 }
 
-/// Checks all rules for packages; `None` if cargo-deny cannot be installed.
+/// Checks all rules of `deny.toml` for packages; `None` if cargo-deny cannot be installed.
 ///
 /// # Errors
 /// A step cannot be started.
@@ -91,7 +91,7 @@ pub(crate) fn advisories() -> Result<bool> {
     Ok(status.success())
 }
 
-/// The summary's line about unread advisories, with the last line of cargo-deny's error output.
+/// The line about an advisory database that could not be read, with the last line of cargo-deny's error output.
 fn unread(message: &str) -> String {
     let why = message.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("cargo-deny gives no reason");
     format!("{UNREAD}: {why}")

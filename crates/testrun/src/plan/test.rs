@@ -20,13 +20,13 @@ use crate::suites::Suite;
 const PROGRAMS: [GoModule; 6] = [CONTROL_PLANE, JOBSET, HELM, PROMETHEUS, GCS, CRANE];
 /// Number of lanes of end-to-end tests. An idle control plane takes a sixth of two cores, so that more lanes would cost more than they gain.
 const LANES: usize = 2;
-/// Number of seeds of a law in `make test`; `make night` tries more.
+/// Number of seeds that each law tries in `make test`; `make night` tries more seeds.
 const SEEDS: &str = "5000";
-/// Number of seeds of a law in `make check`.
+/// Number of seeds that each law tries in `make check`.
 const FEW_SEEDS: &str = "500";
 /// End-to-end tests that measure times, or whose time-outs a busy machine would reach; no other step runs at the same time.
 const ALONE: [&str; 2] = ["e2e webhook webhook_answers_under_load_and_floods", "e2e failover"];
-/// Folder of Kueue's decision cases, from the root of the repository.
+/// Path of the folder of Kueue's decision cases, from the root of the repository.
 const CASES: &str = "crates/testkit/cases";
 
 impl Run {
@@ -54,7 +54,7 @@ impl Run {
         ]
     }
 
-    /// The steps that run unit tests, laws and cases, the longest first.
+    /// The steps that run unit tests, laws and cases, sorted by time budget, the largest first.
     fn units(&self, suites: &[Suite], seeds: &str) -> Vec<Step> {
         let mut steps: Vec<Step> =
             suites.iter().filter(|suite| !suite.is_end_to_end()).map(|suite| self.suite(suite)).collect();
@@ -68,7 +68,8 @@ impl Run {
         steps
     }
 
-    /// Locks the machine as long as the returned file is open; end-to-end tests of other clones wait for the lock.
+    /// Takes a lock for end-to-end tests on this machine, which is held as long as the returned file is open; end-to-end tests of other clones wait for this
+    /// lock.
     pub(super) fn machine(&self) -> Result<File> {
         let file = machine_lock()?;
         if file.try_lock().is_err() {
@@ -102,12 +103,13 @@ pub(crate) fn summary() -> Vec<[String; 3]> {
     ]
 }
 
-/// True if the documentation of a crate has an example. Doc tests would compile most libraries once more, which takes two minutes.
+/// True if the documentation of a crate has an example. Doc tests run only if a crate has an example, because doc tests would compile most libraries once more,
+/// which takes two minutes.
 fn has_examples() -> Result<bool> {
     let output = Command::new("git").args(["ls-files", "-z", "--", "*.rs"]).output().context("git ls-files")?;
     ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
     let names = String::from_utf8(output.stdout).context("names of sources")?;
-    // A file that git lists may be deleted, so unreadable files are left out.
+    // A file that git lists may have been deleted from the work tree, so unreadable files are left out.
     Ok(names.split_terminator('\0').filter_map(|name| fs::read_to_string(name).ok()).any(|source| has_example(&source)))
 }
 
