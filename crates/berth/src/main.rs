@@ -44,8 +44,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Switches off transparent huge pages, for which the allocator asks: with them, a heap of ten megabytes took twenty. `keep_to_small_pages` is called
-/// before everything else, because a huge page that exists is kept.
+/// Switches off transparent huge pages, for which the allocator asks: with huge pages, a heap of ten megabytes took twenty megabytes. `keep_to_small_pages` is
+/// called before everything else, because the kernel keeps the huge pages that exist already.
 #[cfg(target_os = "linux")]
 fn keep_to_small_pages() {
     // If the kernel cannot switch off huge pages, the program runs with them.

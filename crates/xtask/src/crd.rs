@@ -51,7 +51,7 @@ pub(crate) fn definition(kind: &Kind) -> Result<Value> {
     }))
 }
 
-/// The storage version of the CRD.
+/// The entry of a kind's storage version in the CRD.
 fn version(kind: &Kind) -> Result<Value> {
     let mut version = json!({
         "name": kind.version,
@@ -65,7 +65,8 @@ fn version(kind: &Kind) -> Result<Value> {
     if kind.status.is_some() {
         version["subresources"] = json!({"status": {}});
     } else if !kind.columns.is_empty() {
-        // An empty `subresources` means the same as none. The key is written because Kueue's file has it, and the two files are compared.
+        // An empty `subresources` in a CRD means the same as no `subresources`. The key is written because Kueue's CRD file has it, and Berth's and Kueue's
+        // files are compared.
         version["subresources"] = json!({});
     }
     if kind.kind == "Workload" {
@@ -74,7 +75,7 @@ fn version(kind: &Kind) -> Result<Value> {
     Ok(version)
 }
 
-/// The v1beta1 version of the CRD without its schema.
+/// The entry of the version v1beta1 in a kind's CRD, without its schema.
 pub(crate) fn older_version(kind: &Kind, current: &Value) -> Value {
     let mut older = current.clone();
     older["name"] = json!("v1beta1");
@@ -95,7 +96,7 @@ fn newest(kind: &Kind) -> Result<Value> {
     root(kind, &(kind.spec)(), status.as_ref(), &(kind.rules)())
 }
 
-/// The schema of an object, built from the schemas of its spec and status and the CEL rules (rule, message) over the object.
+/// The schema of a kind's objects, built from the schemas of spec and status and from the CEL rules (rule, message) over the object.
 pub(crate) fn root(
     kind: &Kind,
     spec: &Value,
@@ -119,7 +120,7 @@ pub(crate) fn root(
     Ok(root)
 }
 
-/// The value with sorted keys, whichever map type serde_json is built with.
+/// A JSON value with sorted keys, whichever map type serde_json is built with.
 fn in_order(value: Value) -> Value {
     match value {
         Value::Object(map) => {

@@ -1,4 +1,4 @@
-//! The Grafana dashboard of trainings: a table of panels, and the JSON for Grafana that is made of the table.
+//! The Grafana dashboard of TrainingJobs: a table of panels, and the JSON for Grafana that is made of the table.
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,15 @@ use serde_json::{Value, json};
 /// Type of a Grafana panel, with the settings of the type.
 enum Sort {
     TimeSeries,
-    /// A gauge with thresholds in seconds, and the largest value shown.
+    /// A gauge panel with its thresholds in seconds, and the largest value that the gauge shows.
     Gauge {
         thresholds: [u32; 3],
         max: u32,
     },
     Heatmap,
     BarGauge,
-    /// A histogram with the name of its bars. Grafana shows the bounds of given buckets as they are, and applies the unit to the counts.
+    /// A histogram panel with the name of its bars. For a query of buckets, Grafana shows the bounds of the buckets as they are, and applies the panel's unit
+    /// to the counts.
     Histogram {
         bars: &'static str,
     },
@@ -27,7 +28,7 @@ struct Panel {
     unit: &'static str,
     /// The PromQL query of the panel.
     query: &'static str,
-    /// The name of a line of the panel, with labels in braces.
+    /// The legend of a line in the panel, in which metric labels are written in braces.
     legend: &'static str,
 }
 
@@ -86,7 +87,7 @@ const PANELS: &[Panel] = &[
         title: "Fallbacks by Tier",
         sort: Sort::TimeSeries,
         unit: "short",
-        // A job that moves back to a better tier is no fallback.
+        // The query leaves out the reason `ClimbedBack`, because the move of a job back to a better tier is no fallback.
         query: r#"sum by (tier, reason) (increase(berth_tier_departures_total{reason!="ClimbedBack"}[1h]))"#,
         legend: "{{tier}} {{reason}}",
     },
@@ -120,7 +121,7 @@ impl Sort {
         }
     }
 
-    /// The field defaults of a panel type, in Grafana's format.
+    /// The defaults for the fields of a panel (`fieldConfig.defaults`), in Grafana's format.
     fn field(&self, unit: &str) -> Value {
         let colors = ["green", "yellow", "red"];
         match self {
@@ -137,7 +138,8 @@ impl Sort {
 fn panel(index: usize, panel: &Panel) -> Value {
     let source = json!({"type": "prometheus", "uid": "${datasource}"});
     let histogram = matches!(panel.sort, Sort::Histogram { .. });
-    // Grafana draws bars from cumulative buckets only in the format "heatmap". A range query would add up the buckets of several moments.
+    // Grafana draws bars from cumulative buckets only if the query has the format "heatmap". A histogram panel uses an instant query, because a range query
+    // would add up the buckets of several moments.
     let format = if histogram { "heatmap" } else { "time_series" };
     let instant = histogram || matches!(panel.sort, Sort::BarGauge);
     let mut drawn = json!({
@@ -231,7 +233,7 @@ mod tests {
         assert_eq!(panel.query, wanted);
     }
 
-    /// Grafana's histogram panel draws bars from buckets of one moment, in the format for buckets, each named by its bound.
+    /// Grafana's histogram panel draws bars from an instant query in the format "heatmap", in which each bucket is named by its bound.
     #[test]
     fn histogram_panel_uses_an_instant_query_of_buckets() {
         let all = dashboard();
@@ -248,7 +250,7 @@ mod tests {
         assert!(histogram["description"].as_str().unwrap().contains("seconds"));
     }
 
-    /// Every metric in a query of the dashboard is a metric of the runtime.
+    /// Every metric in a query of the dashboard is in the runtime's table of metrics.
     #[test]
     fn dashboard_queries_name_different_existing_metrics() {
         let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src/metrics/table.rs");

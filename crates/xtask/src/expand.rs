@@ -1,8 +1,8 @@
-//! Turns a schemars document into a structural schema: references are resolved, and keywords that the API server does not know are removed.
+//! Turns a schemars document into a structural schema: references are resolved, and keywords of the schema that the API server does not know are removed.
 //!
-//! Only this module corrects generated schemas. `null` is removed as a type, because the API server applies defaults only to absent fields. Types of Kubernetes
-//! get the list types and defaults that their Rust generator left out (see `pods.rs`). Types of Kubernetes lose their descriptions, which would make the
-//! Workload CRD several times larger.
+//! Only this module corrects generated schemas. The type `null` is removed from schemas, because the API server applies defaults only to absent fields. Types
+//! of Kubernetes get the list types and defaults that the generator of their Rust types left out (see `pods.rs`). Types of Kubernetes lose their descriptions,
+//! which would make the Workload CRD several times larger.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -26,7 +26,7 @@ struct Expander {
 }
 
 impl Expander {
-    /// Expands one schema. `foreign` is true for a type of Kubernetes.
+    /// Expands one schema. `foreign` is true if the schema is of a type of Kubernetes.
     fn node(&self, node: &Value, foreign: bool, depth: usize) -> Result<Value> {
         if depth > DEPTH {
             bail!("schema is recursive or too deep");
@@ -66,7 +66,7 @@ impl Expander {
         Ok(Value::Object(out))
     }
 
-    /// The schema that `$ref`, or `anyOf` with null, refers to; an empty schema if the node has neither.
+    /// The schema to which `$ref`, or an `anyOf` with null, of a schema refers; an empty schema if the schema has neither.
     fn base(&self, node: &Map<String, Value>, foreign: bool, depth: usize) -> Result<Value> {
         if let Some(reference) = node.get("$ref").and_then(Value::as_str) {
             return self.reference(reference, depth);
@@ -96,7 +96,7 @@ impl Expander {
     }
 }
 
-/// Whether a schema allows an integer or a text, which is the only choice of types that is allowed.
+/// Whether a schema allows an integer or a text, which is the only choice between types that the schemas of a CRD may have.
 fn amount(node: &Map<String, Value>) -> bool {
     node.get("x-kubernetes-int-or-string") == Some(&json!(true))
 }
@@ -167,7 +167,7 @@ fn sorted(value: &Value) -> Value {
     json!(names)
 }
 
-/// Checks the format of a schema: the API server warns users about formats that it does not know.
+/// Checks the format of a schema: only formats that the API server knows are accepted, because it warns users about other formats.
 fn check_format(value: &Value) -> Result<()> {
     match value.as_str() {
         Some("int32" | "int64" | "date-time") => Ok(()),

@@ -1,6 +1,6 @@
 //! The archive of `make image`: one image in the layouts of OCI and of Docker, so that container engines, kind and registry clients can read the file. The
-//! archive is built without a container engine. Equal binaries give equal bytes on every machine, because the archive has no build time, no owner and no
-//! compression. [`write`] is the entry point.
+//! image archive is built without a container engine. Equal binaries give equal bytes of the archive on every machine, because the archive has no build time,
+//! no owner and no compression. [`write`] writes the archive, and is the entry point of this module.
 
 mod authorities;
 mod elf;
@@ -22,11 +22,11 @@ use tar::Entry;
 
 /// The image name that the chart uses by default.
 pub(crate) const NAME: &str = concat!("berth:", env!("CARGO_PKG_VERSION"));
-/// Name of the program in the image.
+/// File name of the program in the image.
 const PROGRAM: &str = "berth";
-/// The default argument of the program in a container.
+/// The default argument of the program `berth` in a container of the image.
 const COMMAND: &str = "manager";
-/// User and group of the container, equal to those in the chart.
+/// User and group of a container of the image, equal to user and group in the chart.
 const USER: &str = "65532:65532";
 const LABELS: [(&str, &str); 3] = [
     ("org.opencontainers.image.title", "berth"),
@@ -36,15 +36,15 @@ const LABELS: [(&str, &str); 3] = [
     ),
     ("org.opencontainers.image.licenses", env!("CARGO_PKG_LICENSE")),
 ];
-/// The time of every file and of the image's creation.
+/// Creation time of the image, and modification time of every file in it.
 const EPOCH: &str = "1970-01-01T00:00:00Z";
 /// The file in which the program looks for public certificate authorities (crate openssl-probe).
 const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates.crt";
-/// Order of name resolution for programs with glibc: `/etc/hosts`, which the kubelet writes, comes before the cluster's DNS. Other sources of names would need
-/// libraries that the image does not have.
+/// Order of name resolution for programs with glibc: `/etc/hosts`, which the kubelet writes, comes before the cluster's DNS. The file names no other source of
+/// host names, because other sources would need libraries that the image does not have.
 const NSSWITCH: (&str, &str) = ("etc/nsswitch.conf", "hosts: files dns\n");
 
-/// The parts of an image archive.
+/// The inputs of an image archive.
 pub(crate) struct Source {
     /// Path of the program's binary.
     pub(crate) binary: PathBuf,
@@ -54,7 +54,7 @@ pub(crate) struct Source {
     pub(crate) dynamic: bool,
 }
 
-/// Writes the archive, completely or not at all, and returns a description of the image.
+/// Writes the image archive, completely or not at all, and returns a description of the image.
 pub(crate) fn write(source: &Source, out: &Path) -> Result<String> {
     let shown = source.binary.display();
     let binary = fs::read(&source.binary).with_context(|| format!("reading {shown}"))?;
@@ -103,10 +103,10 @@ fn sha256(bytes: &[u8]) -> String {
     format!("{:x}", Sha256::digest(bytes))
 }
 
-/// The files of the archive. The OCI and the Docker layout name one configuration and one layer.
+/// The files of the image archive. The OCI layout and the Docker layout in the archive name the same configuration and the same layer.
 fn archive<'l>(name: &Name, architecture: &str, layer: &'l [u8]) -> Result<BTreeMap<String, Cow<'l, [u8]>>> {
     let mut files = BTreeMap::new();
-    // The closure adds a blob, and returns the blob's path and its descriptor for manifests.
+    // The closure `blob` adds a blob to the archive, and returns the blob's path and the blob's descriptor for manifests.
     let mut blob = |media: &str, content: Cow<'l, [u8]>| {
         let digest = sha256(&content);
         let described = json!({
@@ -129,7 +129,8 @@ fn archive<'l>(name: &Name, architecture: &str, layer: &'l [u8]) -> Result<BTree
     });
     let (_, mut manifest) = blob("manifest.v1+json", serde_json::to_vec(&manifest)?.into());
     manifest["platform"] = json!({"architecture": architecture, "os": "linux"});
-    // containerd takes the image's name from the first annotation, and other tools take the tag from the second one, as in archives of `docker save`.
+    // containerd takes the image's name from the annotation `io.containerd.image.name`, and other tools take the tag from `org.opencontainers.image.ref.name`,
+    // as in archives of `docker save`.
     manifest["annotations"] = json!({
         "io.containerd.image.name": name.full,
         "org.opencontainers.image.ref.name": name.tag,
@@ -148,8 +149,8 @@ fn archive<'l>(name: &Name, architecture: &str, layer: &'l [u8]) -> Result<BTree
     Ok(files)
 }
 
-/// The configuration of the image: the container's settings and the digest of the layer. The layer is uncompressed, so its blob digest and its diff id are
-/// equal.
+/// The configuration of the image: the container's settings and the digest of the layer. The image's layer is uncompressed, so the digest of its blob and its
+/// diff id are equal.
 fn config(architecture: &str, layer: &Value) -> Value {
     json!({
         "created": EPOCH,

@@ -32,7 +32,7 @@ const FILES: [(&str, &[Part]); 4] = [
 
 type Part = (&'static str, fn() -> String);
 
-/// The chart files that differ from their generated content, with that content.
+/// The chart files whose generated parts are not up to date, each with its right content.
 pub(crate) fn stale() -> Result<Vec<(PathBuf, String)>> {
     let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/berth");
     let mut stale = Vec::new();
@@ -120,8 +120,8 @@ const MUTATING_TAIL: &str = "  failurePolicy: {{ .Values.webhook.failurePolicy }
   sideEffects: None
   admissionReviewVersions: [v1]
 ";
-/// CEL conditions on a new or changed job: the change may start the job or resize a running job. Changes by Berth itself, and by a Kueue that still manages
-/// jobs beside Berth, are not reviewed.
+/// CEL match conditions of the mutating webhooks for a new or changed job: the change may start the job or resize a running job. Changes of a job by Berth
+/// itself, and by a Kueue that still manages jobs beside Berth, are not reviewed.
 const MUTATING_CONDITIONS: &str = "  # A new job, and a change of the spec but for that of a job that waits and goes on waiting.
   - name: created-started-or-running
     expression: >-
@@ -200,8 +200,8 @@ fn mutating() -> String {
     out
 }
 
-/// CEL expression that is true for a Job that belongs to an owner of this kind, by the Job's name and by its label with the owner's uid. The kind of the owner
-/// alone proves nothing, because the author of the Job writes it; control checks the rest.
+/// CEL expression that is true for a Job that belongs to an owner of the given kind, by the Job's name and by the Job's label with the owner's uid. The kind in
+/// the owner reference alone proves nothing, because the author of the Job writes the reference; control checks the rest.
 fn part_of(kind: &JobInfo) -> String {
     format!(
         "{} &&\n      object.metadata.?name.orValue('').startsWith(owner.name + '-') &&\n      \
@@ -260,8 +260,8 @@ fn owners() -> String {
     format!("{}\n", condition("not-admitted-with-its-owner", &controlled_by_none(old, &admitted_with_pods())))
 }
 
-/// CEL expression that is true if one of Kubernetes' own controllers creates the pod. Pods that one of Kubernetes' own controllers creates for a managed owner
-/// are not reviewed, so that Jobs run while Berth is down. A pod from any other user that names such an owner is reviewed.
+/// CEL expression that is true if one of Kubernetes' own controllers creates the pod. Webhooks do not review pods that one of Kubernetes' own controllers
+/// creates for a managed owner, so that Jobs run while Berth is down. A pod that another user creates with a managed owner is reviewed.
 const MADE_FOR_IT: &str = "request.userInfo.username == 'system:kube-controller-manager' ||
       request.userInfo.username.startsWith('system:serviceaccount:kube-system:') ||
       request.userInfo.username in {{ .Values.webhook.podControllers | toJson }}";
@@ -271,7 +271,8 @@ fn owners_of_new() -> String {
     format!("{} ||\n      !({MADE_FOR_IT})\n", condition("not-admitted-with-its-owner", &none))
 }
 
-/// CEL conditions that neither an owner with which pods are admitted nor a DaemonSet controls the pod; the pods of a DaemonSet belong to their nodes.
+/// CEL match conditions of the webhooks for pods: no review of pods that Kubernetes' own controllers create for an owner under whose quota they run, and none
+/// of a DaemonSet's pods, which belong to their nodes.
 fn owners_without() -> String {
     let daemon_set = controlled_by_none("object", &[owner_of("apps", "DaemonSet")]);
     let of_none = condition("not-of-a-daemon-set", &daemon_set);
@@ -280,7 +281,8 @@ fn owners_without() -> String {
 }
 
 /// CEL conditions for reviews of a change to a running pod of a job: the change touches the labels or owner references by which Berth counts the pod, and does
-/// not come from a controller that creates, releases or ends such pods. Other changes are not reviewed, so that Jobs run and end while Berth is down.
+/// not come from a controller that creates, releases or ends such pods. Other changes of a job's running pod are not reviewed, so that Jobs run and end while
+/// Berth is down.
 fn counted() -> String {
     let list = |all: Vec<&str>| all.iter().map(|key| format!("'{key}'")).collect::<Vec<_>>().join(",\n      ");
     let (label, annotation, tracking) = (POD_SET, pods::COUNTED_ANNOTATION, pods::JOB_TRACKING);
@@ -328,7 +330,7 @@ fn condition(name: &str, expression: &str) -> String {
     format!("  - name: {name}\n    expression: >-\n      {expression}")
 }
 
-/// CEL expression that is true if no owner of these kinds controls the object.
+/// CEL expression that is true if no owner of the given kinds controls the object.
 fn controlled_by_none(object: &str, owners: &[String]) -> String {
     format!(
         "!has({object}.metadata.ownerReferences) ||
@@ -346,9 +348,9 @@ fn rules() -> String {
         let (status, finalizers) = (format!("{plural}/status"), format!("{plural}/finalizers"));
         let all = [
             (true, plural, "get, list, watch, patch, delete"),
-            // Berth resets a status field that would keep the API server from accepting a change of the template.
+            // Berth patches the status of a job kind in which a status field would keep the API server from accepting a change of the pod template.
             (kind.writes_status, &*status, "patch"),
-            // The job owns its Workload, and the owner reference needs the right to update the job's finalizers.
+            // The job owns its Workload, and to write this owner reference Berth needs the right to update the job's finalizers.
             (true, &*finalizers, "update"),
         ];
         for (_, resources, verbs) in all.into_iter().filter(|(wanted, ..)| *wanted) {

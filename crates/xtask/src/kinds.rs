@@ -1,4 +1,4 @@
-//! The API kinds: names, scope, schema sources and printer columns.
+//! The API kinds of Berth's CustomResourceDefinitions: names, scope, schema sources and printer columns.
 
 use berth_api as api;
 use berth_api::v1beta1;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub(crate) struct Kind {
     /// API group of the kind.
     pub(crate) group: &'static str,
-    /// Storage version of the kind.
+    /// Storage version of the API kind.
     pub(crate) version: &'static str,
     /// Name of the kind, in singular and CamelCase.
     pub(crate) kind: &'static str,
@@ -22,32 +22,33 @@ pub(crate) struct Kind {
     pub(crate) namespaced: bool,
     /// Description of the kind in its CRD.
     pub(crate) description: &'static str,
-    /// Schema document of the spec, or of the root if `rooted` is true.
+    /// Makes the JSON schema of the kind's spec, or of the complete object if `rooted` is true.
     pub(crate) spec: fn() -> Value,
-    /// Schema document of the status; a kind with a status gets the status subresource.
+    /// Makes the JSON schema of the kind's status; a kind with a status gets the status subresource.
     pub(crate) status: Option<fn() -> Value>,
-    /// True if the fields of the spec are at the root of the object.
+    /// True if the fields of the kind's spec are at the root of the object, without a field `spec`.
     pub(crate) rooted: bool,
-    /// Printer columns: name, type, path, priority.
+    /// Printer columns of the kind: name, type, path, priority.
     pub(crate) columns: &'static [(&'static str, &'static str, &'static str, i32)],
-    /// The schemas of v1beta1 if its fields differ. A v1beta1 version with other fields is served only where conversion exists.
+    /// The schemas of the kind's version v1beta1 if its fields differ from v1beta2. A v1beta1 version with other fields is served only if conversion between
+    /// the versions exists.
     pub(crate) older: Option<Older>,
-    /// True if v1beta1 is marked as deprecated, so that the API server warns its users.
+    /// True if the CRD marks v1beta1 of the kind as deprecated, so that the API server warns users of v1beta1.
     pub(crate) deprecated: bool,
-    /// CEL rules over the complete object: (rule, message).
+    /// CEL rules over the complete object of the kind: (rule, message).
     pub(crate) rules: fn() -> Vec<(String, &'static str)>,
-    /// The immutable field of the spec, which cannot be removed either; empty if there is none.
+    /// The field of the spec that can be neither changed nor removed; empty if the kind has no such field.
     pub(crate) fixed: &'static str,
 }
 
 impl Kind {
-    /// Whether the kind is in Kueue's API group, so that it has an older version beside the storage version.
+    /// Whether the kind is in Kueue's API group, and so has the version v1beta1 beside its storage version.
     pub(crate) fn is_kueues(&self) -> bool {
         self.group == api::GROUP
     }
 }
 
-/// Schema documents of the spec and status in an older version.
+/// JSON schemas of a kind's spec and status in the version v1beta1.
 pub(crate) struct Older {
     pub(crate) spec: fn() -> Value,
     pub(crate) status: fn() -> Value,
@@ -71,10 +72,10 @@ const PLAIN: Kind = Kind {
     fixed: "",
 };
 
-/// The defaults for a kind of Berth's own API group.
+/// The default facts about a kind of Berth's own API group.
 const OWN: Kind = Kind { group: api::berth::GROUP, version: api::berth::VERSION, deprecated: false, ..PLAIN };
 
-/// All API kinds, sorted by plural.
+/// All API kinds of Kueue's and Berth's API groups, sorted by plural.
 pub(crate) const ALL: &[Kind] = &[
     Kind {
         kind: "AdmissionCheck",
@@ -286,7 +287,7 @@ pub(crate) fn columns(kind: &Kind) -> Vec<Value> {
         .collect()
 }
 
-/// The schema of a Rust type with its definitions, as schemars generates it.
+/// The JSON schema of a Rust type with the schema's definitions, as schemars generates it.
 fn document<T: JsonSchema>() -> Value {
     SchemaSettings::draft2020_12()
         .with(|s| s.meta_schema = None)

@@ -1,26 +1,27 @@
-//! Comparison of a CustomResourceDefinition with Kueue's: all parts that the API server acts on and that clients see must be equal. The comparison leaves out
-//! descriptions, the text of CEL rules (Berth has its own rules, which `e2e/tests/crds` tests), and whether a version is served, which the chart decides.
+//! Comparison of a CustomResourceDefinition with Kueue's: all parts that the API server acts on and that clients see must be equal. The comparison of CRDs
+//! leaves out descriptions, the text of CEL rules (Berth has its own rules, which `e2e/tests/crds` tests), and whether a version is served, which the chart
+//! decides.
 //!
-//! `kueue-crds.txt` has a digest of each version in Kueue's own files. `xtask likeness FILE...` prints the digests of files, and with `--lines` their input, so
-//! that `diff` can compare two files.
+//! `kueue-crds.txt` has a digest of each API version in Kueue's own CRD files. `xtask likeness FILE...` prints the digests of CRD files, and with `--lines` the
+//! text of which the digests are made, so that `diff` can compare two CRD files.
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 
-/// Digests of the versions in Kueue's CRD files: kind, version, digest.
+/// Digests of the API versions in Kueue's CRD files: kind, version, digest.
 #[cfg(test)]
 const KUEUES: &str = include_str!("../kueue-crds.txt");
 
-/// One version of an API kind.
+/// One version of an API kind in its CustomResourceDefinition.
 pub(crate) struct Version {
     pub(crate) kind: String,
     pub(crate) name: String,
-    /// Content of the version, one value per line.
+    /// Compared content of the API version: one value of its CRD entry per line.
     pub(crate) lines: Vec<String>,
 }
 
 impl Version {
-    /// 64-bit FNV-1a hash of the version's lines, which detects accidental differences.
+    /// 64-bit FNV-1a hash of the compared content of this API version ([`Version::lines`]), by which accidental differences between two CRDs are found.
     pub(crate) fn digest(&self) -> String {
         let bytes = self.lines.iter().flat_map(|line| line.bytes().chain([b'\n']));
         let hash = bytes
@@ -29,7 +30,7 @@ impl Version {
     }
 }
 
-/// The versions of a CRD, in the order of the CRD.
+/// The API versions of a CustomResourceDefinition, in its order.
 pub(crate) fn versions(definition: &Value) -> Result<Vec<Version>> {
     let spec = definition.get("spec").context("spec: missing")?;
     let kind = spec.pointer("/names/kind").and_then(Value::as_str).context("spec.names.kind: missing")?;
@@ -55,7 +56,7 @@ pub(crate) fn versions(definition: &Value) -> Result<Vec<Version>> {
     all.iter().map(version).collect()
 }
 
-/// A schema without descriptions and CEL rules; lists that are sets are sorted.
+/// A CRD's schema without descriptions and CEL rules; the lists `required` are sorted, because their order has no meaning.
 fn normal(schema: &Value) -> Value {
     let Some(fields) = schema.as_object() else { return schema.clone() };
     let kept = fields.iter().filter(|(key, _)| !["description", "x-kubernetes-validations"].contains(&key.as_str()));
@@ -78,7 +79,7 @@ fn normal(schema: &Value) -> Value {
     Value::Object(kept.map(field).collect::<Map<_, _>>())
 }
 
-/// Adds one line for each scalar or empty value below a JSON value.
+/// Adds one line of compared content for each scalar or empty value below a JSON value.
 fn flatten(value: &Value, path: &str, lines: &mut Vec<String>) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -97,13 +98,13 @@ mod tests {
     use crate::{crd, kinds};
     use serde_json::json;
 
-    /// Printer columns that Kueue 0.19 does not have; Kueue 0.20 has `Active` and `Reason`.
+    /// Printer columns of Berth's CRDs that Kueue 0.19 does not have; Kueue 0.20 has `Active` and `Reason`.
     const OWN_COLUMNS: [(&str, &[&str]); 3] = [
         ("ClusterQueue", &["Active", "Reason", "Used"]),
         ("LocalQueue", &["Active", "Reason"]),
         ("Workload", &["Reason", "Job", "Priority", "Size", "Tier"]),
     ];
-    /// Status fields that Kueue does not have.
+    /// Status fields of Berth's CRDs that Kueue's CRDs do not have.
     const OWN_FIELDS: [(&str, &[&str]); 1] = [("ClusterQueue", &["berthUsed"])];
 
     fn without_own(mut definition: Value) -> Value {

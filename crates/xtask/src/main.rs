@@ -2,8 +2,8 @@
 //!
 //! `crdgen` (`make crds`) writes `crds/` from the types of `berth-api`, and with `--check` only reports stale files. `likeness` compares a CRD with Kueue's.
 //! `image` writes the archive of `make image`. `tidy` checks rules that no compiler knows, such as dependencies of crates and places of files. `house` measures
-//! the language and structure of the code. The program never connects to a cluster. `crd.rs` makes a CRD from a kind, `expand.rs` turns a schemars document
-//! into a schema that the API server accepts, and `tidy` has the rules.
+//! the language and structure of the code. The program `xtask` never connects to a cluster. `crd.rs` makes a CRD from a kind, `expand.rs` turns a schemars
+//! document into a schema that the API server accepts, and `tidy` has the rules.
 
 mod crd;
 mod dashboard;
@@ -137,7 +137,7 @@ fn repository_crds() -> PathBuf {
     repository().join("crds")
 }
 
-/// Name and generated content of every CRD file in `folder` that is missing or differs.
+/// Name and generated content of every CRD file in `folder` that is missing or differs from its generated content.
 fn stale_files(folder: &Path) -> Result<Vec<(String, String)>> {
     let mut stale = Vec::new();
     for kind in kinds::ALL {
@@ -155,7 +155,8 @@ fn stale_files(folder: &Path) -> Result<Vec<(String, String)>> {
     Ok(stale)
 }
 
-/// The list of the CRD files for `kubectl apply -k`. The list's file has no extension, so that `kubectl apply -f` and the chart ignore it.
+/// The kustomization that lists the CRD files for `kubectl apply -k`. The file of the kustomization has no extension, so that `kubectl apply -f` and the chart
+/// ignore it.
 fn kustomization() -> String {
     let mut names: Vec<String> =
         kinds::ALL.iter().map(|kind| format!("- {}.{}.yaml\n", kind.plural, kind.group)).collect();

@@ -1,13 +1,13 @@
 //! Merge keys and defaults of Kubernetes' own types, which Kubernetes documents and the generator of its Rust types omits.
 //!
-//! Without list keys, server-side apply would treat every list of a pod template as one value.
+//! Without list keys in the schema, server-side apply would treat every list of a pod template as one value.
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
 const CORE: &str = "io.k8s.api.core.v1.";
 
-/// Lists whose items are merged by keys: (type, field, keys).
+/// Lists of Kubernetes types whose items server-side apply merges by keys: (type, field, keys).
 const KEYED_LISTS: &[(&str, &str, &[&str])] = &[
     ("Container", "env", &["name"]),
     ("Container", "ports", &["containerPort", "protocol"]),
@@ -29,10 +29,10 @@ const KEYED_LISTS: &[(&str, &str, &[&str])] = &[
     ("ResourceRequirements", "claims", &["name"]),
 ];
 
-/// Lists that are sets of scalars: (type, field).
+/// Lists of Kubernetes types that are sets of scalars: (type, field).
 const SETS: &[(&str, &str)] = &[("ContainerRestartRuleOnExitCodes", "values")];
 
-/// Objects that server-side apply replaces as a unit.
+/// Kubernetes types whose objects server-side apply replaces as a unit.
 const ATOMIC: &[&str] = &[
     "io.k8s.api.core.v1.ConfigMapEnvSource",
     "io.k8s.api.core.v1.ConfigMapKeySelector",
@@ -51,10 +51,10 @@ const ATOMIC: &[&str] = &[
     "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector",
 ];
 
-/// Maps that server-side apply replaces as a unit: (type, field).
+/// Maps of Kubernetes types that server-side apply replaces as a unit: (type, field).
 const ATOMIC_MAPS: &[(&str, &str)] = &[("PodSpec", "nodeSelector")];
 
-/// Types that refer to another object by a name with the empty string as default.
+/// Kubernetes types that refer to another object by a field `name` whose default is the empty string.
 const REFERENCES: &[&str] = &[
     "ConfigMapEnvSource",
     "ConfigMapKeySelector",
@@ -66,7 +66,7 @@ const REFERENCES: &[&str] = &[
     "SecretProjection",
 ];
 
-/// Fields with a text as default: (type, field, value).
+/// Fields of Kubernetes types with a text as default: (type, field, value).
 const TEXT_DEFAULTS: &[(&str, &str, &str)] = &[
     ("AzureDiskVolumeSource", "fsType", "ext4"),
     ("ContainerPort", "protocol", "TCP"),
@@ -79,7 +79,7 @@ const TEXT_DEFAULTS: &[(&str, &str, &str)] = &[
     ("ScaleIOVolumeSource", "storageMode", "ThinProvisioned"),
 ];
 
-/// Fields with false as default: (type, field).
+/// Fields of Kubernetes types with `false` as default: (type, field).
 const FALSE_DEFAULTS: &[(&str, &str)] = &[("AzureDiskVolumeSource", "readOnly"), ("FileKeySelector", "optional")];
 
 /// Adds list types, list keys and defaults to the schema of the Kubernetes type `name`.
@@ -110,7 +110,7 @@ pub(crate) fn annotate(name: &str, schema: &mut Value) -> Result<()> {
     Ok(())
 }
 
-/// Removes a field with a default from the required fields.
+/// Removes a field that has a default from the required fields of a schema.
 fn not_required(field: &str, object: &mut Map<String, Value>) {
     if let Some(required) = object.get_mut("required").and_then(Value::as_array_mut) {
         required.retain(|name| name != field);
@@ -143,7 +143,7 @@ fn default(type_: &str, field: &str) -> Option<Value> {
     TEXT_DEFAULTS.iter().find(|(t, f, _)| (*t, *f) == (type_, field)).map(|(_, _, value)| json!(value))
 }
 
-/// Schema of the metadata in a template: the fields that make sense before an object exists.
+/// Schema of the metadata in a pod template: the fields of metadata that make sense before an object exists.
 pub(crate) fn template_metadata() -> Value {
     json!({
         "type": "object",

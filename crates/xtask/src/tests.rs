@@ -143,7 +143,7 @@ fn crd_defaults_and_required_fields_are_the_documented_ones() {
 
 const NOT_REMOVED: &str = "field is immutable: it must not be removed";
 
-/// CEL rules that Kueue's CRDs do not have (docs/departures/0027-rules-in-the-crd.md), by kind and field, for both versions.
+/// CEL rules that Kueue's CRDs do not have (docs/departures/0027-rules-in-the-crd.md), by kind and field, for both API versions.
 const BEYOND_KUEUE: [(&str, &str, &str); 35] = [
     ("AdmissionCheck", ".spec.controllerName", NOT_REMOVED),
     ("LocalQueue", ".spec.clusterQueue", NOT_REMOVED),
@@ -214,7 +214,7 @@ const BEYOND_KUEUE: [(&str, &str, &str); 35] = [
     ),
 ];
 
-/// Number of CEL rules in Kueue's CRDs at ff69552e, in v1beta1 and in v1beta2. `e2e/cases/kueue-fields` has the objects that each rule refuses.
+/// Number of CEL rules in Kueue's CRDs at ff69552e, in v1beta1 and in v1beta2. `e2e/cases/kueue-fields` has the objects that each of Kueue's CEL rules refuses.
 const KUEUES_RULES: [(&str, [usize; 2]); 11] = [
     ("AdmissionCheck", [1, 1]),
     ("ClusterQueue", [4, 4]),
@@ -254,7 +254,8 @@ fn crd_validation_rules_are_kueues_plus_the_listed_ones() {
     }
 }
 
-/// A CEL rule on a field is not evaluated when the field is removed, so a removed field could return with another value.
+/// A CEL rule on a field is not evaluated when the field is removed, so a field that is immutable by such a rule alone could be removed and return with another
+/// value.
 #[test]
 fn immutable_field_cannot_be_removed() {
     let rules = |node: &serde_json::Map<String, Value>| -> Vec<String> {
@@ -264,7 +265,7 @@ fn immutable_field_cannot_be_removed() {
     let mut seen = 0;
     for (name, schema) in schemas() {
         let over_all = rules(schema.as_object().unwrap());
-        // Required fields and CEL rules of each object in the schema, by path.
+        // Required fields and CEL rules of each object in a CRD's schema, by the object's path.
         let mut places = std::collections::BTreeMap::new();
         every(&schema, "", &mut |path, node| {
             if path.matches('.').count() > 3 {
@@ -290,7 +291,8 @@ fn immutable_field_cannot_be_removed() {
     assert!(seen >= 6, "{seen} fields never change");
 }
 
-/// TLS of clients, servers and stores uses the only linked cryptography provider; rustls panics at first use if two providers are linked.
+/// TLS of clients, servers and checkpoint stores uses the only cryptography provider that is linked into Berth; rustls panics at its first use if two providers
+/// are linked.
 #[test]
 fn lock_file_links_ring_as_the_only_cryptography_provider() {
     let lock = std::fs::read_to_string(repository_crds().join("../Cargo.lock")).unwrap();

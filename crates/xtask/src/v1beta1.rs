@@ -1,7 +1,8 @@
-//! The v1beta1 version of each kind: from Rust types of its own if conversion between the versions exists, else as changes to the v1beta2 schema.
+//! The version v1beta1 of each of Kueue's kinds: made from Rust types of v1beta1 if conversion between the versions exists, and otherwise as changes to the
+//! v1beta2 schema.
 //!
-//! A path such as `.spec.podSets[].count` names a property. A change to a path that does not exist is an error, so that an edit of the types cannot leave the
-//! older version behind.
+//! A path such as `.spec.podSets[].count` names a property of the v1beta2 schema. A change to a path that the schema does not have is an error, so that v1beta1
+//! cannot fall behind after an edit of the v1beta2 types.
 
 use anyhow::{Context, Result, bail};
 use berth_api::v1beta1::workload_rules;
@@ -64,7 +65,7 @@ fn admission_check(schema: &mut Schema) -> Result<()> {
     schema.add(".spec.retryDelayMinutes", delay)
 }
 
-/// A schema with access by path.
+/// A JSON schema with access to its properties by path.
 struct Schema(Value);
 
 impl Schema {

@@ -1,4 +1,4 @@
-//! The baseline of counts that may only go down: crates/xtask/house.txt has the largest allowed number of findings per measure and package.
+//! The baseline of counts of findings that may only go down: crates/xtask/house.txt has the largest allowed number of findings per measure and package.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use super::BASELINE;
 use super::counted::Counted;
 use crate::tidy::Finding;
 
-/// A measure with a baseline: its name in the file and in `--<name>`, the words for its findings, and its counts by package.
+/// A measure of `xtask house` with a baseline: the measure's name in the baseline file and in `--<name>`, the words for its findings, and its counts by
+/// package.
 pub(crate) struct Held<'a> {
     pub(crate) name: &'static str,
     pub(crate) findings: &'static str,
@@ -16,10 +17,10 @@ pub(crate) struct Held<'a> {
 const HEAD: &str = "# Findings that are still there, by measure and package: `xtask house` explains them, `xtask house --lower` writes this file.\n\
                     # A number never goes up, unless code moves from one package to another and the sum stays.\n";
 
-/// Allowed numbers by measure and package, each with its line in the baseline, from 1.
+/// Allowed numbers of findings by measure and package, each with its line number in the baseline file, from 1.
 type Numbers<'b> = BTreeMap<(&'b str, &'b str), (usize, usize)>;
 
-/// Findings for counts that differ from the baseline, and for lines of the baseline that name no measure or package.
+/// Findings about counts that differ from the baseline, and about lines of the baseline file that name no measure or package.
 pub(crate) fn check(baseline: &str, held: &[Held<'_>]) -> Vec<Finding> {
     let (numbers, mut found) = read(baseline);
     let mut met = Vec::new();
@@ -55,7 +56,7 @@ pub(crate) fn check(baseline: &str, held: &[Held<'_>]) -> Vec<Finding> {
     found
 }
 
-/// Reads the lines `<measure> <package> <number>` of the baseline; a line that begins with `#` is a comment.
+/// Reads the lines `<measure> <package> <number>` of the baseline file; a line that begins with `#` is a comment.
 fn read(baseline: &str) -> (Numbers<'_>, Vec<Finding>) {
     let (mut numbers, mut found) = (Numbers::new(), Vec::new());
     for (index, line) in baseline.lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
@@ -69,11 +70,11 @@ fn read(baseline: &str) -> (Numbers<'_>, Vec<Finding>) {
     (numbers, found)
 }
 
-/// The baseline with the current counts.
+/// The text of the baseline file with the current counts.
 ///
 /// # Errors
 ///
-/// The sum of a measure went up. An empty baseline has no sums, and allows any count.
+/// A measure has more findings in all packages together than the baseline allows. An empty baseline allows any count.
 pub(crate) fn lowered(baseline: &str, held: &[Held<'_>]) -> Result<String, String> {
     let (numbers, _) = read(baseline);
     let mut text = HEAD.to_owned();

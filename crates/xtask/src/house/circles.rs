@@ -1,11 +1,11 @@
 //! Import circles: files of one crate that import from each other, directly or through other files.
 //!
-//! File A has an edge to file B if the code of A has an import or a path that leads to an item defined in B. Re-exports are followed, so that the edge leads to
-//! the defining file. `use super::X` is an edge to the file of X, which may be the parent. A declaration `mod x;`, the import of a module itself, a visibility
-//! and a method call make no edge, but each path through an imported module makes one. Paths in macro calls and attributes count. Code that is compiled only
-//! for tests does not count.
+//! File A has an edge to file B if the code of A has an import or a path that leads to an item defined in B. Re-exports are followed, so that the edge of an
+//! import leads to the file that defines the imported item. `use super::X` is an edge to the file of X, which may be the parent. A declaration `mod x;`, the
+//! import of a module itself, a visibility and a method call make no edge between files, but each path through an imported module makes an edge. Paths in macro
+//! calls and attributes make edges, too. Code that is compiled only for tests makes no edges.
 //!
-//! A circle is a strongly connected component of at least two files. The library and each program of a package are separate crates.
+//! An import circle is a strongly connected component of at least two files. The library and each program of a package count as separate crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use super::modules::{Module, bare, modules, roots};
 use super::scopes::{Found, Import, Scopes, imports};
 use super::sources::{Package, attributes, each_group, is_for_tests};
 
-/// Edges between files by index: the imported files of each file, with the imported names.
+/// Import edges between files by index: the imported files of each file, with the imported names.
 type Edges = BTreeMap<usize, BTreeMap<usize, BTreeSet<String>>>;
 
 /// A file from which another file imports, with the imported names.
@@ -68,7 +68,7 @@ fn edges(modules: &[Module<'_>]) -> Edges {
     edges
 }
 
-/// Collector of the import edges of one module.
+/// Collector of the import edges of one Rust module.
 struct Names<'a> {
     scopes: &'a Scopes,
     module: usize,
@@ -89,7 +89,7 @@ impl Names<'_> {
         }
     }
 
-    /// Collects paths from tokens, as macro calls and attributes contain them.
+    /// Collects Rust paths from the tokens of macro calls and attributes.
     fn tokens(&mut self, tokens: TokenStream) {
         each_group(tokens, &mut |tokens| {
             let mut at = 0;
@@ -105,7 +105,7 @@ impl Names<'_> {
     }
 }
 
-/// The path that begins at a token, and the index of the token after the path; the path is empty if the token begins none.
+/// The Rust path that begins at a token, and the index of the token after the path; the path is empty if no path begins at the token.
 fn path_at(tokens: &[TokenTree], start: usize) -> (Vec<String>, usize) {
     let (mut path, mut at) = (Vec::new(), start);
     let colon = |at: usize| matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
@@ -123,7 +123,7 @@ fn path_at(tokens: &[TokenTree], start: usize) -> (Vec<String>, usize) {
 
 impl<'ast> Visit<'ast> for Names<'_> {
     fn visit_item(&mut self, item: &'ast Item) {
-        // Submodules are visited separately, and imports are collected before.
+        // Submodules and imports are skipped here, because submodules are visited separately, and the imports of the module were collected already.
         if !is_for_tests(attributes(item)) && !matches!(item, Item::Mod(_) | Item::Use(_)) {
             visit::visit_item(self, item);
         }
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn re_export_counts_as_a_reference_to_the_defining_file() {
-        // File c imports a name from b that d defines and b re-exports.
+        // File `c` imports a name from file `b`; file `d` defines the name, and `b` re-exports it.
         let files = |b: &'static str| {
             [
                 ("lib.rs", "mod b; mod c; mod d;"),

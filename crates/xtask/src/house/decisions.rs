@@ -1,6 +1,6 @@
-//! Decision files of `reconcile` without unit tests. A decision file lies in the module of a domain and names the state that decisions read, their result,
-//! or one of their subjects (`JobCase`, `PodCase` and the like). A unit test of a decision calls its functions and builds no controller
-//! (`reconcile/src/testing.rs`).
+//! Decision files of `reconcile` without unit tests. A decision file lies in the module of a domain and names the type of the state that decisions read, of a
+//! decision's result, or of a decision's subject (`JobCase`, `PodCase` and the like). A unit test of a decision calls the functions of the decision file and
+//! builds no controller (`reconcile/src/testing.rs`).
 
 use proc_macro2::TokenTree;
 use syn::Item;
@@ -9,9 +9,9 @@ use super::counted::Counted;
 use super::sources::{Source, Sources, attributes, each_group, is_for_tests, is_test_file};
 use crate::tidy::Finding;
 
-/// The sources of `reconcile`.
+/// Path of the sources of the crate `reconcile`.
 const RECONCILE: &str = "crates/reconcile/src/";
-/// Modules of `reconcile` that decide.
+/// Modules of the crate `reconcile` that have decision files.
 const DOMAINS: [&str; 10] = [
     "job",
     "workload",
@@ -24,9 +24,9 @@ const DOMAINS: [&str; 10] = [
     "provisioning",
     "overruns",
 ];
-/// Names of the state that decisions read and of their result.
+/// Names of two types in decision files: the state that decisions read, and the result of a decision.
 const DECIDES: [&str; 2] = ["Context", "Decision"];
-/// End of the name of the subject of a decision.
+/// End of the names of the types that are subjects of decisions, such as `JobCase`.
 const SUBJECT: &str = "Case";
 
 /// All decision files, and those among them without unit tests.
@@ -39,14 +39,14 @@ pub(super) fn counted(sources: &Sources<'_>) -> Counted {
     Counted { of: decisions.len(), found }
 }
 
-/// Whether a path is a file of a domain that ships.
+/// Whether a path is a source in the module of a domain, and no file of tests.
 fn is_domain(path: &str) -> bool {
     let Some(rest) = path.strip_prefix(RECONCILE).filter(|_| !is_test_file(path)) else { return false };
     let top = rest.split('/').next().unwrap_or_default();
     DOMAINS.contains(&top.strip_suffix(".rs").unwrap_or(top))
 }
 
-/// Whether a file takes part in a decision.
+/// Whether a source is a decision file, because it names a type of decisions outside of test code.
 fn decides(source: &Source<'_>) -> bool {
     let mut found = false;
     each_group(source.tokens.clone(), &mut |tokens| {

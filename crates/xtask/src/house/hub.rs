@@ -15,14 +15,14 @@ const HUB: &str = "Control";
 /// Packages that may define the type `Control`.
 const HOMES: [&str; 2] = ["control", "controller"];
 
-/// Measures of the type `Control`, without code of tests.
+/// Measures of the type `Control`; code of tests does not count.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Hub {
     /// The file that defines `Control`; empty if no package defines the type.
     pub(crate) defined: String,
     pub(crate) fields: usize,
     pub(crate) private_fields: usize,
-    /// Files with an `impl` block of `Control`, with or without a trait.
+    /// Files with an `impl` block of `Control` that implements no trait.
     pub(crate) impl_files: BTreeSet<String>,
     /// Functions outside of the `impl` blocks of `Control` that take a reference to `Control`, by file and line.
     pub(crate) takers: Vec<Finding>,
@@ -30,7 +30,7 @@ pub(crate) struct Hub {
     pub(crate) holders: Vec<Finding>,
 }
 
-/// Measures the type `Control` in all packages.
+/// Measures the use of the type `Control` in all packages.
 pub(crate) fn measured(sources: &Sources<'_>) -> Hub {
     let mut hub = Hub::default();
     for package in &sources.packages {
@@ -42,7 +42,7 @@ pub(crate) fn measured(sources: &Sources<'_>) -> Hub {
             }
         }
     }
-    // A file that belongs to the library and to a program of a package is visited twice, so duplicates are removed.
+    // A file that belongs to the library and to a program of a package is visited twice, so duplicate findings are removed.
     for list in [&mut hub.takers, &mut hub.holders] {
         list.sort();
         list.dedup();
@@ -72,7 +72,7 @@ impl Search<'_> {
     }
 }
 
-/// Whether a type is or contains a reference to `Control`.
+/// Whether a Rust type is or contains a reference to `Control`.
 fn refers(of: &Type) -> bool {
     struct Refers(bool);
     impl<'ast> Visit<'ast> for Refers {
@@ -109,7 +109,7 @@ impl<'ast> Visit<'ast> for Search<'_> {
 
     fn visit_item_impl(&mut self, block: &'ast ItemImpl) {
         if is_hub(&block.self_ty) {
-            // A trait of another crate is an interface to the type, and adds no function that sees the fields.
+            // Only `impl` blocks of `Control` without a trait count, because the `impl` of another crate's trait is only an interface to `Control`.
             if block.trait_.is_none() {
                 self.hub.impl_files.insert(self.path.to_owned());
             }
@@ -144,7 +144,7 @@ impl<'ast> Visit<'ast> for Search<'_> {
     }
 }
 
-/// The place of an unnamed field: the reference in its type.
+/// The place of an unnamed field with a reference to `Control`: the reference in the field's type.
 fn field_span(field: &Field) -> proc_macro2::Span {
     match &field.ty {
         Type::Reference(reference) => reference.and_token.spans[0],

@@ -1,8 +1,8 @@
 //! `xtask house`: measures of the code's language and structure, such as banned sentence openings, import circles and private words in identifiers.
 //!
-//! Each measure is a file with a definition in its doc comment. Four measures may only go down (`baseline.rs`): sentences with a banned opening, references
-//! that lead nowhere, private words in identifiers, and test names above ten words. `make tidy` checks these four, and the limits of `shape.rs`.
-//! `sources.rs` is the place to start reading.
+//! Each measure of `xtask house` is a file with the measure's definition in its doc comment. The counts of four measures may only go down (`baseline.rs`):
+//! sentences with a banned opening, references that lead nowhere, private words in identifiers, and test names above ten words. `make tidy` checks the baseline
+//! of these four measures, and the limits of `shape.rs`. `sources.rs` is the place to start reading.
 
 mod baseline;
 mod circles;
@@ -33,29 +33,29 @@ use circles::Circle;
 use counted::Counted;
 use sources::{Package, Sources};
 
-/// Path of the baseline from the root of the repository.
+/// Path of the baseline file of `xtask house`, from the root of the repository.
 const BASELINE: &str = "crates/xtask/house.txt";
-/// The name under which pages are counted, beside the names of packages.
+/// The name under which findings in pages are counted; other names are names of packages.
 const PAGES: &str = "pages";
-/// The argument that stands for every package, and for pages.
+/// The argument of `xtask house` that stands for all packages and the pages.
 const ALL: &str = "all";
 
 /// Lists to print in place of the table.
 #[derive(Args, Debug, Default)]
 pub(crate) struct Options {
-    /// List the files of each import circle with what they name of each other.
+    /// List the files of each import circle, and the names that each file imports from the others.
     #[arg(long)]
     files: bool,
-    /// List the places that hang on `Control`.
+    /// List the functions and fields that refer to the type `Control`, and the files with its `impl` blocks.
     #[arg(long)]
     control: bool,
     /// List sentences with a banned opening.
     #[arg(long, value_name = "PACKAGE|pages|all")]
     sentences: Option<String>,
-    /// List references that lead nowhere.
+    /// List references to missing pages and to issue numbers.
     #[arg(long, value_name = "PACKAGE|pages|all")]
     references: Option<String>,
-    /// List type names that several types have.
+    /// List type names that several types of one crate have.
     #[arg(long, value_name = "PACKAGE|all")]
     types: Option<String>,
     /// List identifiers with words of the private vocabulary.
@@ -67,7 +67,7 @@ pub(crate) struct Options {
     /// Measure another checkout of this repository.
     #[arg(long, value_name = "FOLDER")]
     root: Option<PathBuf>,
-    /// Write the baseline with today's counts; fails where the sum of a measure went up.
+    /// Write the baseline file with today's counts; fails if a measure has more findings than the file allows.
     #[arg(long)]
     lower: bool,
 }
@@ -100,7 +100,7 @@ impl Prose {
     }
 }
 
-/// Prints the table of measures, or the lists that the options ask for.
+/// Prints the table of all measures of the code, or the lists that the options ask for.
 ///
 /// # Errors
 ///
@@ -120,7 +120,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Findings about counts that differ from the baseline, and about import circles and parts of `Control` beyond their limits.
+/// Findings about measures whose counts differ from the baseline, and about import circles and uses of `Control` beyond the limits of `shape.rs`.
 ///
 /// # Errors
 ///
@@ -168,7 +168,7 @@ fn text(sources: &Sources<'_>, options: &Options) -> Result<String> {
     Ok(text)
 }
 
-/// The entries with the requested name, or all entries for the name `all`.
+/// The entries of the requested package, or all entries for the name `all`.
 fn chosen<'n, T>(entries: impl Iterator<Item = (&'n str, T)>, asked: &str) -> Result<Vec<(&'n str, T)>> {
     let (all, mut found) = (asked == ALL, Vec::new());
     let mut names = Vec::new();
@@ -184,7 +184,7 @@ fn chosen<'n, T>(entries: impl Iterator<Item = (&'n str, T)>, asked: &str) -> Re
     Ok(found)
 }
 
-/// The table of measures: a line about `Control`, then a line per package.
+/// The table of measures: a line about the type `Control`, and a line for each package.
 fn table(sources: &Sources<'_>, prose: &Prose) -> Result<String> {
     let mut text = String::new();
     let hub = hub::measured(sources);

@@ -1,4 +1,4 @@
-//! The modules of a library or program, found along `mod` from the root file as the compiler finds them; test modules are left out.
+//! The Rust modules of a library or program: declarations `mod` are followed from the root file as the compiler follows them; test modules are left out.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use syn::{Expr, Item, ItemMod, Lit, Meta};
 
 use super::sources::{Package, attributes, is_for_tests, is_test_file};
 
-/// A module: a source file, or the part of a file between the braces of `mod x { ... }`.
+/// A Rust module: a source file, or the part of a file between the braces of `mod x { ... }`.
 pub(crate) struct Module<'s> {
-    /// Names of the module's path from the root; empty for the root module.
+    /// Path of the module from the root module, name by name; empty for the root module.
     pub(crate) name: Vec<String>,
     /// The file of the module, as an index into the sources of the package.
     pub(crate) file: usize,
-    /// The parent module, as an index into the list of modules; `None` for the root module.
+    /// The parent of the module, as an index into the list of modules; `None` for the root module.
     pub(crate) parent: Option<usize>,
     pub(crate) items: &'s [Item],
 }
@@ -32,7 +32,7 @@ pub(crate) fn roots(package: &Package<'_>) -> Vec<usize> {
     (0..package.sources.len()).filter(|index| is_root(package.sources[*index].path)).collect()
 }
 
-/// All modules below a root file that are compiled outside of tests. The root module comes first.
+/// All Rust modules below a root file that are compiled outside of tests. The root module is the first of the list.
 pub(crate) fn modules<'s>(package: &'s Package<'_>, root: usize) -> Vec<Module<'s>> {
     let files = package.sources.iter().enumerate().map(|(index, source)| (source.path, index)).collect();
     let mut walk = Walk { package, files, found: Vec::new() };
@@ -48,7 +48,7 @@ struct Walk<'s, 't> {
 }
 
 impl<'s> Walk<'s, '_> {
-    /// Adds a module and its submodules. `folder` is the folder of the submodules' files.
+    /// Adds a Rust module and its submodules to the list. `folder` is the folder with the files of the submodules.
     fn module(&mut self, name: Vec<String>, file: usize, parent: Option<usize>, items: &'s [Item], folder: &str) {
         let this = self.found.len();
         self.found.push(Module { name: name.clone(), file, parent, items });
@@ -100,12 +100,12 @@ fn explicit_path(module: &ItemMod) -> Option<String> {
     })
 }
 
-/// The folder of a file with its last slash; empty for a file at the top level.
+/// The folder in a file's path, with the slash at its end; empty for a file at the top level.
 fn folder_of(path: &str) -> &str {
     path.rfind('/').map_or("", |at| &path[..=at])
 }
 
-/// An identifier without the prefix `r#` of raw identifiers.
+/// A Rust identifier without the prefix `r#` that a raw identifier has.
 pub(crate) fn bare(name: &str) -> String {
     name.strip_prefix("r#").unwrap_or(name).to_owned()
 }

@@ -2,7 +2,7 @@
 
 use crate::tidy::{CommentLine, comments};
 
-/// The place of a paragraph in its page or comment.
+/// The role of a paragraph in its page or comment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The paragraph is running text or the entry of a list.
@@ -12,13 +12,13 @@ pub(crate) enum Place {
     Cell,
 }
 
-/// A unit of text: a paragraph, an entry of a list, a heading or a cell of a table.
+/// A unit of text in a page or comment: a paragraph, an entry of a list, a heading or a cell of a table.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Paragraph {
     pub(crate) place: Place,
     /// The paragraph's text, with one space between lines.
     pub(crate) text: String,
-    /// The beginnings of the file's lines within `text`, in order: byte offset and line number from 1.
+    /// The byte offsets in `text` at which lines of the file begin, each with the line's number from 1, in ascending order.
     lines: Vec<(usize, usize)>,
 }
 
@@ -57,12 +57,13 @@ impl Paragraph {
 /// Abbreviations that end with a full stop within a sentence, without their last full stop.
 const ABBREVIATIONS: [&str; 6] = ["e.g", "i.e", "cf", "vs", "etc", "approx"];
 
-/// Whether a sentence may begin with this character.
+/// Whether a sentence of a comment or page may begin with this character.
 fn begins_sentence(c: char) -> bool {
     c.is_uppercase() || c.is_ascii_digit() || matches!(c, '`' | '[' | '(' | '*' | '_' | '"' | '<')
 }
 
-/// The paragraphs of the comments in a source. Comments on adjacent lines form one text if they have equal markers and no code before them.
+/// The paragraphs of the comments in a source. Comments on adjacent lines form one text if the comments have equal markers and no code is before them on their
+/// lines.
 pub(crate) fn of_comments(source: &str) -> Vec<Paragraph> {
     let comments = comments(source);
     let joined = |a: &CommentLine, b: &CommentLine| a.marker == b.marker && a.line + 1 == b.line && a.alone && b.alone;
@@ -75,7 +76,7 @@ pub(crate) fn of_page(text: &str) -> Vec<Paragraph> {
     paragraphs(text.lines().enumerate().map(|(index, line)| (index + 1, line)))
 }
 
-/// Head of the first column in a table of bad examples, which are no text of this repository.
+/// Heading of the first column in a table of bad examples; the cells of this column are not checked.
 const BAD_EXAMPLES: &str = "instead of";
 
 /// Splits lines of Markdown into paragraphs. Code blocks are left out.
@@ -93,7 +94,7 @@ struct Reader {
     found: Vec<Paragraph>,
     open: Option<Paragraph>,
     in_code: bool,
-    /// True if the first column of the current table is left out; `None` outside of tables.
+    /// True if the current table is a table of bad examples, whose first column is left out; `None` outside of tables.
     table: Option<bool>,
 }
 
@@ -128,7 +129,7 @@ impl Reader {
         }
     }
 
-    /// Adds a line to the current paragraph.
+    /// Adds a line of the file to the current paragraph.
     fn add(&mut self, line: usize, text: &str) {
         let open =
             self.open.get_or_insert_with(|| Paragraph { place: Place::Text, text: String::new(), lines: Vec::new() });
@@ -162,14 +163,14 @@ impl Reader {
     }
 }
 
-/// The text of a list entry, without its marker.
+/// The text of a list entry in Markdown, without the entry's marker; `None` for a line that begins no list entry.
 fn entry(text: &str) -> Option<&str> {
     let digits = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let numbered = if digits.len() < text.len() { digits.strip_prefix(". ") } else { None };
     ["- ", "* ", "+ "].into_iter().find_map(|mark| text.strip_prefix(mark)).or(numbered).map(str::trim_start)
 }
 
-/// The cells of a table row: a bar in code or after a backslash separates no cells.
+/// The cells of a table row in Markdown: a bar within backquotes or after a backslash separates no cells.
 fn cells(row: &str) -> Vec<String> {
     let (mut found, mut cell, mut in_code, mut before) = (Vec::new(), String::new(), false, ' ');
     for c in row.chars() {

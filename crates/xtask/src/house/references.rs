@@ -11,7 +11,7 @@ use crate::tidy::{Finding, Tree};
 /// File extension of a page.
 const PAGE: &str = ".md";
 
-/// References that lead nowhere: those of comments by package, and those of all pages together.
+/// References to missing pages and to issue numbers: in comments counted by package, and in pages counted together.
 pub(crate) fn counted(sources: &Sources<'_>) -> BTreeMap<String, Counted> {
     let mut found = BTreeMap::new();
     for package in &sources.packages {
@@ -27,7 +27,7 @@ pub(crate) fn counted(sources: &Sources<'_>) -> BTreeMap<String, Counted> {
     found
 }
 
-/// Counts the references of a file's paragraphs. `path` is the path of the file, and `package` is the folder of its package.
+/// Counts the references to pages and issues in a file's paragraphs. `path` is the path of the file, and `package` is the folder of its package.
 fn count(tree: &Tree, [path, package]: [&str; 2], paragraphs: &[Paragraph], counted: &mut Counted) {
     for paragraph in paragraphs {
         let mut add = |offset: usize, name: &str| {
@@ -46,7 +46,7 @@ fn count(tree: &Tree, [path, package]: [&str; 2], paragraphs: &[Paragraph], coun
     }
 }
 
-/// Names of pages in a text, with their offsets. Addresses of other sites and patterns do not count.
+/// Names of pages (`*.md`) in a text, with their byte offsets. Addresses of other sites and patterns of file names do not count as names of pages.
 fn pages(text: &str) -> Vec<(usize, &str)> {
     let in_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
     let mut found = Vec::new();
@@ -80,7 +80,7 @@ fn is_there(tree: &Tree, [path, package]: [&str; 2], name: &str) -> bool {
         || (!name.contains('/') && tree.files().any(|(file, _)| by_name(file)))
 }
 
-/// A path with `.` and `..` resolved.
+/// A file path in which the parts `.` and `..` are resolved.
 fn plain(path: &str) -> String {
     let mut parts = Vec::new();
     for part in path.split('/') {

@@ -1,4 +1,4 @@
-//! Name resolution: the file in which the item of a path is defined. Imports, re-exports and globs are followed.
+//! Resolution of Rust paths to the file that defines the item. The resolution follows imports, re-exports and globs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,20 +8,20 @@ use syn::{Item, ItemUse, UseTree};
 use super::modules::{Module, bare};
 use super::sources::{attributes, is_for_tests};
 
-/// One name that a `use` declaration imports.
+/// One import of a `use` declaration: a name or a glob.
 #[derive(Debug)]
 pub(crate) struct Import {
     pub(crate) path: Vec<String>,
-    /// The imported name in the module; `None` for a glob.
+    /// The name that the import has in the importing module; `None` for a glob.
     pub(crate) name: Option<String>,
 }
 
-/// The definition that a path leads to.
+/// The definition to which a Rust path leads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Found {
-    /// The path leads to an item in the file with this index.
+    /// The path leads to an item; the number is the index of the file that defines it.
     Item(usize),
-    /// The path leads to the module with this index.
+    /// The path leads to a module; the number is the module's index.
     Module(usize),
 }
 
@@ -38,14 +38,14 @@ struct Scope {
     globs: Vec<Vec<String>>,
 }
 
-/// The names in all modules of one crate.
+/// The names that can be used in each module of one crate.
 pub(crate) struct Scopes(Vec<Scope>);
 
-/// Look-ups in progress, by module and name, so that circular globs end.
+/// Look-ups of names in progress, by module and name, so that a look-up through circular glob imports ends.
 type Begun = BTreeSet<(usize, String)>;
 
 impl Scopes {
-    /// The names in modules; `imports` has the imports of each module.
+    /// Collects the names in each module; `imports` has the imports of each module.
     pub(crate) fn of(modules: &[Module<'_>], imports: &[Vec<Import>]) -> Self {
         let scope = |module: &Module<'_>| Scope {
             file: module.file,
@@ -74,11 +74,11 @@ impl Scopes {
         Self(scopes)
     }
 
-    /// The definitions that a path in a module leads to, and the number of path segments before and including the definition. A path into another crate, a
-    /// generic parameter and a local variable have no definition here.
+    /// The definitions to which a path in a module leads, and the number of path segments up to and including the definition. The result is empty for a path
+    /// into another crate, a generic parameter and a local variable.
     ///
-    /// A path ends at its first item: variants and associated functions belong to their type. A name that no source of the crate defines was made by a macro,
-    /// and belongs to the file of its module.
+    /// The resolution of a path ends at the path's first item: variants and associated functions belong to their type. A name that no source of the crate
+    /// defines was made by a macro, and counts as an item in the file of its module.
     pub(crate) fn resolve(&self, module: usize, path: &[String]) -> (Vec<Found>, usize) {
         self.walk(module, path, &mut Begun::new())
     }
@@ -113,7 +113,7 @@ impl Scopes {
         (vec![Found::Module(at)], path.len())
     }
 
-    /// The module, or else the item, that a path segment before the last one names.
+    /// The module or item that a segment of a path names, if the segment is not the path's last one; a module takes precedence over an item of the same name.
     fn step(&self, module: usize, name: &str, begun: &mut Begun) -> Option<Found> {
         let child = self.0[module].names.get(name).into_iter().flatten().find_map(|named| match named {
             Named::Module(index) => Some(Found::Module(*index)),
@@ -139,7 +139,7 @@ impl Scopes {
                 Named::Import(path) => found.extend(self.walk(module, path, begun).0),
             }
         }
-        // A name that the module defines hides a name that a glob imports.
+        // A name that the module itself defines or imports hides a name that a glob imports.
         if !scope.names.contains_key(name) {
             for glob in &scope.globs {
                 for target in self.walk(module, glob, begun).0 {
@@ -154,7 +154,7 @@ impl Scopes {
     }
 }
 
-/// The name that an item defines; modules, imports and implementations define none.
+/// The name that a Rust item defines; `None` for modules, imports and implementations.
 fn defined(item: &Item) -> Option<String> {
     let ident = match item {
         Item::Const(item) => &item.ident,
@@ -172,7 +172,7 @@ fn defined(item: &Item) -> Option<String> {
     Some(bare(&ident.to_string()))
 }
 
-/// The imports of a module outside of test code, including imports in function bodies.
+/// The imports of a Rust module outside of test code, including imports in function bodies.
 pub(crate) fn imports(module: &Module<'_>) -> Vec<Import> {
     struct Uses(Vec<Import>);
     impl<'ast> Visit<'ast> for Uses {
@@ -192,7 +192,7 @@ pub(crate) fn imports(module: &Module<'_>) -> Vec<Import> {
     uses.0
 }
 
-/// Collects the names of an import with nested groups.
+/// Collects the imported names of a `use` declaration, which may have nested groups.
 fn leaves(tree: &UseTree, before: &mut Vec<String>, found: &mut Vec<Import>) {
     let mut add = |before: &[String], last: &syn::Ident, name: &syn::Ident| {
         let (last, name) = (bare(&last.to_string()), bare(&name.to_string()));

@@ -1,4 +1,4 @@
-//! Limits of structure: the size of import circles, and the parts of `Control` that other code can reach.
+//! Limits on the structure of the code: the size of import circles, and the parts of the type `Control` that other code can reach.
 
 use super::sources::Sources;
 use super::{circles, hub};
@@ -6,10 +6,11 @@ use crate::tidy::Finding;
 
 /// Largest allowed number of files in an import circle.
 const CIRCLE: usize = 5;
-/// Largest allowed number of files with `impl` blocks of `Control`: the controller, its observations and outcomes, and the border to the runtime.
+/// Largest allowed number of files with `impl` blocks of `Control`: one each for the controller, its observations, its outcomes, and the interface to the
+/// runtime.
 const IMPL_FILES: usize = 4;
 
-/// Findings about import circles that are too large, and about parts of `Control` that other code can reach.
+/// Findings about import circles of too many files, and about parts of the type `Control` that other code can reach.
 pub(super) fn check(sources: &Sources<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     for package in &sources.packages {
@@ -47,7 +48,7 @@ mod tests {
         check(&Sources::read(&Tree::of(files)).unwrap()).iter().map(ToString::to_string).collect()
     }
 
-    /// A package whose files import from each other in a circle.
+    /// A package for tests whose files form an import circle.
     fn circle(name: &str, files: usize) -> Vec<(String, String)> {
         let folder = if name == "e2e" { "e2e".to_owned() } else { format!("crates/{name}") };
         let modules: String = (0..files).map(|index| format!("mod m{index};\n")).collect();

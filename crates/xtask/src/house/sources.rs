@@ -11,7 +11,7 @@ use crate::tidy::Tree;
 /// A source file.
 pub(crate) struct Source<'t> {
     pub(crate) path: &'t str,
-    /// The text of the source's comments.
+    /// The paragraphs of the comments in the source.
     pub(crate) prose: Vec<Paragraph>,
     /// All tokens of the source, including the content of macro calls.
     pub(crate) tokens: TokenStream,
@@ -20,7 +20,7 @@ pub(crate) struct Source<'t> {
 
 /// A package of the workspace with all its sources: library, programs, tests, benchmarks and examples.
 pub(crate) struct Package<'t> {
-    /// The last part of the package's folder, as in `crates/<name>`.
+    /// Name of the package: the last part of its folder, as in `crates/<name>`.
     pub(crate) name: &'t str,
     pub(crate) folder: String,
     pub(crate) sources: Vec<Source<'t>>,
@@ -32,14 +32,14 @@ pub(crate) struct Page<'t> {
     pub(crate) prose: Vec<Paragraph>,
 }
 
-/// The repository's files, packages and pages for the measures.
+/// The repository's files, packages and pages, for the measures of `xtask house`.
 pub(crate) struct Sources<'t> {
     pub(crate) tree: &'t Tree,
     pub(crate) packages: Vec<Package<'t>>,
     pub(crate) pages: Vec<Page<'t>>,
 }
 
-/// Folders of pages that are not edited: measured results, and decision cases with texts of Kueue.
+/// Folders whose pages are not measured, because nobody edits them: measured results, and decision cases with texts of Kueue.
 const FOREIGN_PAGES: [&str; 2] = ["docs/results/", "crates/testkit/cases/"];
 
 impl<'t> Sources<'t> {
@@ -78,7 +78,7 @@ fn is_member(folder: &str) -> bool {
     folder == "e2e/" || folder.strip_prefix("crates/").is_some_and(|rest| rest.matches('/').count() == 1)
 }
 
-/// Whether an item with these attributes is compiled only for tests.
+/// Whether a Rust item with these attributes is compiled only for tests.
 pub(crate) fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let condition = || attribute.parse_args::<Meta>().is_ok_and(|condition| asks_for_test(&condition));
@@ -126,7 +126,7 @@ pub(crate) fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Calls `visit` with the tokens of every bracket group, and with the outermost tokens.
+/// Calls `visit` with the outermost tokens of a token stream, and with the tokens of every bracket group in it.
 pub(crate) fn each_group(tokens: TokenStream, visit: &mut dyn FnMut(&[TokenTree])) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     visit(&tokens);

@@ -1,4 +1,4 @@
-//! Tests of the measures' table and lists with a small repository, and of this repository's baseline.
+//! Tests of the table and lists of `xtask house` with a small repository, and of this repository's baseline.
 
 use super::*;
 

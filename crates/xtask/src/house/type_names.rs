@@ -1,7 +1,7 @@
 //! Type names that several types of one crate have.
 //!
 //! The measure counts structs, enums, unions, traits and type aliases that every module of the crate can see: `pub`, `pub(crate)`, and `pub(super)` directly
-//! below the root. Types in modules of different API versions (such as `v1beta1`) may share a name. Test code and types that macros make are left out.
+//! below the root. Types in modules of different API versions (such as `v1beta1`) may share a name. Types in test code and types that macros make do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use syn::{Item, Visibility};
 use super::modules::{Module, modules, roots};
 use super::sources::{Package, attributes, is_for_tests};
 
-/// Type names of several types, each with the path and line of all its types.
+/// Type names that several types of the package have, each with path and line of all these types.
 pub(crate) fn collisions(package: &Package<'_>) -> BTreeMap<String, BTreeSet<(String, usize)>> {
     let mut found: BTreeMap<String, BTreeSet<(String, usize)>> = BTreeMap::new();
     for root in roots(package) {
@@ -42,7 +42,7 @@ fn definition(item: &Item) -> Option<(&syn::Ident, &Visibility)> {
     }
 }
 
-/// Whether every module of the crate can see an item with this visibility in this module.
+/// Whether every module of the crate can see an item that has the given visibility and lies in the given module.
 fn is_seen(visibility: &Visibility, module: &Module<'_>) -> bool {
     match visibility {
         Visibility::Public(_) => true,

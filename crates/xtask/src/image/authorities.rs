@@ -1,16 +1,16 @@
-//! The public certificate authorities of Mozilla's list, from a crate in the lock file. Builds of one commit trust equal authorities on every machine; a
-//! machine's own list may have authorities that its owner added.
+//! The public certificate authorities of Mozilla's list, from a crate in the lock file. Images of one commit trust equal certificate authorities on whichever
+//! machine they are built; the machine's own list may have authorities that its owner added.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
-/// Number of base64 characters in a line.
+/// Number of base64 characters in a line of a PEM text.
 const LINE: usize = 64;
 const HEAD: &str = "# Certificate authorities of Mozilla's root program, from the crate webpki-root-certs.\n\
     # Licence: CDLA-Permissive-2.0, https://cdla.dev/permissive-2-0/\n";
 
-/// All certificates in one PEM text.
+/// All certificates of Mozilla's authorities in one PEM text.
 pub(super) fn pem() -> String {
     let mut text = HEAD.to_owned();
     for certificate in TLS_SERVER_ROOT_CERTS {

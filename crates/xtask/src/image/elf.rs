@@ -2,13 +2,13 @@
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Type of the program header that names the dynamic linker.
+/// Type number (`PT_INTERP`) of the ELF program header that names the dynamic linker.
 const INTERPRETER: u32 = 3;
 
 /// Facts from the ELF headers of a program.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Program {
-    /// The architecture, as image configurations name it.
+    /// The program's architecture, under its name in image configurations, such as `amd64`.
     pub(super) architecture: &'static str,
     /// The dynamic linker of the program; `None` for a statically linked program.
     pub(super) interpreter: Option<String>,
@@ -41,7 +41,7 @@ fn part(file: &[u8], at: u64, length: u64) -> Result<&[u8]> {
     found.with_context(|| format!("the file ends before byte {at} and {length} more"))
 }
 
-/// The little-endian number in some bytes of the file.
+/// The little-endian number in `bytes` bytes of the ELF file from the offset `at` on.
 fn number(file: &[u8], at: u64, bytes: u64) -> Result<u64> {
     Ok(part(file, at, bytes)?.iter().rev().fold(0, |number, byte| (number << 8) | u64::from(*byte)))
 }
@@ -50,7 +50,7 @@ fn number(file: &[u8], at: u64, bytes: u64) -> Result<u64> {
 mod tests {
     use super::*;
 
-    /// A program with two ELF headers; the second header has the given type and points to the text at the end.
+    /// An ELF file for tests with two program headers; the second program header has the given type and points to the text at the file's end.
     fn program(machine: u8, kind: u8, text: &str) -> Vec<u8> {
         let mut file = vec![0; 64 + 2 * 56];
         file[..6].copy_from_slice(b"\x7fELF\x02\x01");

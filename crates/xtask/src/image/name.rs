@@ -2,18 +2,18 @@
 
 use anyhow::{Context, Result, ensure};
 
-/// The default registry and the default folder of image names.
+/// The registry and the folder of an image name that names neither.
 const REGISTRY: &str = "docker.io";
 const FOLDER: &str = "library";
 
 /// The name of an image with its tag.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Name {
-    /// The image name as the user wrote it.
+    /// The image's name as the user wrote it.
     pub(super) short: String,
-    /// The image name with registry and folder.
+    /// The image's name with registry and folder.
     pub(super) full: String,
-    /// The tag: the part after the last colon.
+    /// The tag of the image: the part of its name after the last colon.
     pub(super) tag: String,
 }
 

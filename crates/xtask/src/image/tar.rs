@@ -7,14 +7,14 @@ use anyhow::{Context, Result, ensure};
 
 /// Block size of a tar archive in bytes: headers and contents fill complete blocks.
 const BLOCK: usize = 512;
-/// Longest path of a file in bytes; the format would split a longer path in two.
+/// Longest accepted path of a file in bytes; the tar format would split a longer path in two.
 const LONGEST_PATH: usize = 100;
-/// Largest size of a file in bytes: eleven octal digits.
+/// Largest size of a file in a tar archive in bytes: the header has eleven octal digits for the size.
 const LARGEST_FILE: usize = 0o77_777_777_777;
 
 /// A file of the archive.
 pub(super) struct Entry<'a> {
-    /// Path of the file, relative to the archive's root.
+    /// Path of the file in the tar archive, relative to the archive's root.
     pub(super) path: &'a str,
     /// Permission bits of the file.
     pub(super) mode: u32,
@@ -22,7 +22,8 @@ pub(super) struct Entry<'a> {
     pub(super) content: &'a [u8],
 }
 
-/// Writes files and the folders that contain them, sorted by the bytes of their paths, with owner 0 and the modification time 1970-01-01.
+/// Writes a tar archive of files and the folders that contain the files; entries are sorted by the bytes of their paths, and have the owner 0 and the
+/// modification time 1970-01-01.
 pub(super) fn write<'a>(out: &mut impl Write, entries: impl IntoIterator<Item = Entry<'a>>) -> Result<()> {
     let mut files = BTreeMap::new();
     let mut folders = BTreeSet::new();
@@ -33,7 +34,7 @@ pub(super) fn write<'a>(out: &mut impl Write, entries: impl IntoIterator<Item = 
         let path = entry.path;
         ensure!(files.insert(path, entry).is_none(), "{path} is there twice");
     }
-    // A folder's path ends with a slash, so that its files are sorted after it.
+    // The path of a folder in the tar archive ends with a slash, so that the folder is sorted before its files.
     let mut all: Vec<(&str, Option<&Entry<'_>>)> = files.iter().map(|(path, entry)| (*path, Some(entry))).collect();
     all.extend(folders.into_iter().map(|path| (path, None)));
     all.sort_unstable_by_key(|(path, _)| *path);
@@ -62,11 +63,11 @@ fn header(path: &str, mode: u32, size: usize, kind: u8) -> Result<[u8; BLOCK]> {
     put(124, format!("{size:011o}").as_bytes());
     // The modification time.
     put(136, b"00000000000");
-    // The checksum is computed with spaces in its own field.
+    // The checksum of a tar header is computed while the field of the checksum has spaces.
     put(148, b"        ");
     put(156, &[kind]);
     put(257, b"ustar\x0000");
-    // Device numbers, which are zero for files.
+    // The fields of the device numbers in a tar header, which are zero for files.
     put(329, b"0000000");
     put(337, b"0000000");
     let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
@@ -88,7 +89,7 @@ mod tests {
         bytes
     }
 
-    /// The paths in the headers of an archive.
+    /// The paths in the headers of a tar archive.
     fn paths(archive: &[u8]) -> Vec<String> {
         let mut paths = Vec::new();
         let mut rest = archive;

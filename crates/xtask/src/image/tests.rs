@@ -13,7 +13,7 @@ fn document(files: &BTreeMap<String, Vec<u8>>, path: &str) -> Value {
     serde_json::from_slice(files.get(path).unwrap_or_else(|| panic!("{path} is missing"))).unwrap()
 }
 
-/// The content that a descriptor names, after a check of its digest and size.
+/// The content of the blob that a descriptor names, after a check of the blob's digest and size.
 fn described<'f>(files: &'f BTreeMap<String, Vec<u8>>, descriptor: &Value) -> &'f [u8] {
     let digest = descriptor["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
     let content = &files[&format!("blobs/sha256/{digest}")];

@@ -18,20 +18,20 @@ pub(crate) struct Package {
 
 /// Allowed dependencies of a crate on packages outside of the workspace.
 enum Others {
-    /// Only these outside packages are allowed.
+    /// A crate may depend only on these packages outside of the workspace.
     Only(&'static [&'static str]),
-    /// All outside packages except these are allowed.
+    /// A crate may depend on all packages outside of the workspace except these.
     AllBut(&'static [&'static str]),
 }
 
 struct Rule {
     name: &'static str,
-    /// Allowed dependencies on crates of the workspace.
+    /// Allowed dependencies of the crate on other crates of the workspace.
     ours: &'static [&'static str],
     others: Others,
 }
 
-/// Packages that are a cluster client or async runtime, or that would do the runtime crate's work a second time.
+/// Packages that are a cluster client, an async runtime or an HTTP library: the work of such packages belongs to the crates that talk to the network.
 const CLIENTS: &[&str] = &["kube", "kube-client", "kube-runtime", "tokio", "futures", "hyper", "axum", "reqwest"];
 
 const RULES: [Rule; 20] = [
@@ -48,7 +48,7 @@ const RULES: [Rule; 20] = [
         others: Others::Only(&["jiff", "k8s-openapi", "serde", "serde_json", "sha1", "sha2", "thiserror"]),
     },
     Rule { name: "lease", ours: &[], others: Others::Only(&[]) },
-    // A decision reads the cache and cannot name the controller.
+    // Decisions (crate `reconcile`) read the crate `cache`, and cannot name the controller (crate `control`).
     Rule {
         name: "cache",
         ours: &["api", "engine", "jobs", "quantity"],
@@ -64,9 +64,9 @@ const RULES: [Rule; 20] = [
         ours: &["api", "cache", "engine", "jobs", "reconcile"],
         others: Others::Only(&["jiff", "k8s-openapi", "serde", "serde_json"]),
     },
-    // The runtime reaches the cache and the decisions through control only.
+    // The crate `runtime` reaches the crates `cache` and `reconcile` through the crate `control` only.
     Rule { name: "runtime", ours: &["api", "control", "lease"], others: Others::AllBut(&[]) },
-    // The API server calls the webhook, so the webhook has nothing that waits for a watch or for a decision.
+    // The API server waits for the webhook's answers, so the crate `webhook` depends on nothing that waits for a watch or for a decision.
     Rule { name: "webhook", ours: &["api", "jobs"], others: Others::AllBut(&["kube-runtime", "axum", "reqwest"]) },
     // The manager and the commands that need no cluster share the configuration crate.
     Rule { name: "configuration", ours: &["api", "control", "engine", "jobs"], others: Others::AllBut(CLIENTS) },
@@ -80,13 +80,13 @@ const RULES: [Rule; 20] = [
         ours: &["api", "configuration", "control", "engine", "jobs", "quantity"],
         others: Others::AllBut(CLIENTS),
     },
-    // The binary joins `cli` and `manager`, and has no code that one of them could have.
+    // The crate `berth` joins `cli` and `manager` to one program, and has no code that one of these crates could have.
     Rule { name: "berth", ours: &["cli", "manager"], others: Others::Only(&["clap", "mimalloc", "rustix"]) },
     Rule { name: "testkit", ours: &["api", "control", "engine", "jobs", "quantity"], others: Others::AllBut(CLIENTS) },
     Rule { name: "xtask", ours: &["api", "jobs"], others: Others::AllBut(CLIENTS) },
-    // Package testrun runs before any other code of this repository is compiled.
+    // The package `testrun` runs before any other code of this repository is compiled, so it depends on no crate of the workspace.
     Rule { name: "testrun", ours: &[], others: Others::Only(&["anyhow", "serde_json", "signal-hook"]) },
-    // The judge of invariants shares no code with Berth, so that a fault of Berth cannot hide itself.
+    // The crate `invariants`, which judges invariants, shares no code with Berth, so that a fault of Berth cannot hide itself.
     Rule { name: "invariants", ours: &[], others: Others::Only(&["jiff", "serde_json"]) },
     // The cluster in memory of tests: control is its client, and the lease and the judge are used as they are.
     Rule {
@@ -149,7 +149,7 @@ pub(crate) fn check(packages: &[Package]) -> Vec<Finding> {
                 add(format!("{short} must not depend on {name}"));
             }
         }
-        // Tests of a pure crate run without a cluster and without waiting.
+        // Tests of a pure crate depend on no cluster client and no async runtime, so that they run without a cluster and without waiting.
         if matches!(rule.others, Others::Only(_)) {
             for name in package.tests.iter().filter(|name| CLIENTS.contains(&name.as_str())) {
                 add(format!("tests of {short} must not depend on {name}"));

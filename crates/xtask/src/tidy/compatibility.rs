@@ -1,5 +1,5 @@
-//! Rule about docs/compatibility.md: a row works only with a test, every other row has a reason, the counts are right, and every name of Kueue in the sources
-//! has a row. A data file names the tests of rows, which must exist.
+//! Rule about docs/compatibility.md: a row with the state `works` has a test, every other row has a reason, the page's counts of rows are right, and every name
+//! of Kueue in the sources has a row. A data file names the tests of the page's rows, and these tests must exist.
 
 mod known;
 
@@ -9,11 +9,11 @@ use std::path::Path;
 use super::{Finding, Tree, shown};
 
 const PAGE: &str = "docs/compatibility.md";
-/// Data file with the tests of the page's rows.
+/// Data file with the tests of the rows of docs/compatibility.md.
 const SHOWN: &str = "crates/xtask/shown/compatibility.txt";
-/// Number of columns of the page's tables: the part of Kueue, the state, and notes.
+/// Number of columns of the tables in docs/compatibility.md: the part of Kueue, the state, and notes.
 const COLUMNS: usize = 3;
-/// Headings of the required sections.
+/// Headings of the sections that docs/compatibility.md must have.
 const SECTIONS: [&str; 7] = [
     "## Feature gates",
     "## Fields",
@@ -23,7 +23,7 @@ const SECTIONS: [&str; 7] = [
     "## Metrics",
     "## Job kinds",
 ];
-/// The allowed states of a row, and whether each state needs a test.
+/// The allowed states of a row in docs/compatibility.md, and whether a row with each state needs a test.
 const STATES: [(&str, bool); 3] = [("works", true), ("differs", false), ("not yet", false)];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -74,18 +74,18 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Whether a name is the path of a source or of a table of cases. The key of a label or annotation has a slash, too, but no file extension.
+/// Whether a name is the path of a source or of a table of cases. A name with a slash but without a file extension is the key of a label or annotation.
 fn is_source(name: &str) -> bool {
     let ending = Path::new(name).extension();
     name.contains('/')
         && ending.is_some_and(|ending| ["rs", "yaml", "txt"].map(Into::into).contains(&ending.to_owned()))
 }
 
-/// Checks the page's sentence with the number of rows in each state.
+/// Checks the sentence of docs/compatibility.md with the number of rows in each state.
 fn counted(page: &str, counts: &BTreeMap<&str, usize>) -> Option<Finding> {
     let of = |state: &str| counts.get(state).copied().unwrap_or_default();
     let sentence = format!("{} rows work, {} differ, {} are to come.", of("works"), of("differs"), of("not yet"));
-    // The sentence with the counts may span two lines.
+    // The page's sentence with the counts of rows may span two lines.
     let text = page.split_whitespace().fold(String::new(), |text, word| text + " " + word);
     (!text.contains(&format!(" {sentence}"))).then(|| Finding::new(PAGE, 0, format!("must say {sentence:?}")))
 }
@@ -96,7 +96,7 @@ mod tests {
 
     const TEST: (&str, &str) = ("e2e/tests/a.rs", "async fn a_test() {}");
 
-    /// Findings about a page that has these rows in each section; the data file has tests of the first row `A`.
+    /// Findings about a page with the given rows in its last section, and with a data file of the text `data`.
     fn messages(rows: &str, data: &str) -> Vec<String> {
         let heads = SECTIONS.join("\n\n");
         let of = |state: &str| rows.matches(&format!("| {state} |")).count();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     const HEAD: &str = "| Kueue's | state | notes |\n|---|---|---|";
-    /// The last section of the page has the rows.
+    /// The data file of the tests: the row `A` in the page's last section, which has the rows, has a test.
     const DATA: &str = "# Tests\n\n## Job kinds\n= `A`\ne2e/tests/a.rs\n  a_test\n";
 
     fn findings_of_page(page: &str, data: &str) -> Vec<String> {

@@ -1,11 +1,11 @@
-//! Rule against unused dependencies, which would be compiled and audited in vain.
+//! Rule against dependencies in a manifest that no source uses: such a dependency would be compiled and audited for nothing.
 
 use std::collections::BTreeSet;
 
 use super::source::is_name;
 use super::{Finding, Tree};
 
-/// File name of a manifest; the workspace's manifest is in the root folder.
+/// File name of a Cargo manifest; the workspace's manifest is in the root folder.
 const WORKSPACE: &str = "Cargo.toml";
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -30,7 +30,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// The dependencies in all sections of a manifest, with their lines.
+/// The dependencies in all sections of a Cargo manifest, with their line numbers.
 fn named(manifest: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut listed = false;

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     pub(super) path: String,
-    /// Line of the file, from 1; 0 means the complete file.
+    /// Line number in the file, from 1; 0 means that the finding is about the complete file.
     line: usize,
     pub(super) message: String,
 }

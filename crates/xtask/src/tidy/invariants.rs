@@ -1,4 +1,5 @@
-//! Rule about docs/invariants.md: every invariant has a row, in order, and a row names existing tests or the part that no test shows.
+//! Rule about docs/invariants.md: every invariant has a row, the rows are in order, and a row names existing tests or says which part of the invariant no test
+//! shows.
 
 use super::{Finding, Tree, requirements};
 

@@ -31,9 +31,9 @@ const TOP: [&str; 23] = [
     "ARCHITECTURE.md",
 ];
 
-/// Largest number of lines of a file.
+/// Largest allowed number of lines of a file in the repository.
 const LINES: usize = 500;
-/// Accepted files with more lines, each with the reason.
+/// Files that may have more lines than other files, each with the reason.
 const LONGER: [(&str, &str); 0] = [];
 /// Files that a program writes, and lists that grow with the repository; their length is not limited.
 const GENERATED: [&str; 10] = [
@@ -93,7 +93,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Files with more lines than allowed, with their number of lines; generated files are left out.
+/// Files with more lines than allowed, each with its number of lines; generated files are left out.
 pub(crate) fn long_files(tree: &Tree) -> impl Iterator<Item = (&str, usize)> {
     let written = |path: &str| GENERATED.iter().any(|place| path.starts_with(place));
     let lines = tree.files().map(|(path, text)| (path, text.lines().count()));
@@ -111,12 +111,12 @@ fn is_root(path: &str) -> bool {
     }
 }
 
-/// Whether a line is the fence of a code block and has more text after the fence than the name of a language.
+/// Whether a line of Markdown is the fence of a code block and has more text after the fence than the name of a language.
 fn is_fence_with_text(line: &str) -> bool {
     line.trim_start().strip_prefix("```").is_some_and(|rest| rest.contains(['`', ' ']))
 }
 
-/// Number of first-level headings outside of code blocks.
+/// Number of first-level headings of a Markdown text, outside of code blocks.
 fn titles(text: &str) -> usize {
     let mut code = false;
     let mut count = 0;

@@ -1,7 +1,7 @@
 //! `make tidy`: a machine check of the house rules.
 //!
-//! Each rule is a function from the repository ([`Tree`]) to findings, and has a test in which the rule fails. Rules of clippy and rustfmt are not repeated; a
-//! rule here checks that the pure crates enable the required clippy lints.
+//! Each rule is a function from the repository ([`Tree`]) to findings, and has a test in which the rule fails. `make tidy` repeats no rule of clippy and
+//! rustfmt; one rule of `make tidy` checks that the pure crates enable the required clippy lints.
 
 mod boundaries;
 mod compatibility;
@@ -28,7 +28,7 @@ pub(crate) use layout::long_files;
 pub(crate) use source::{CommentLine, comments};
 pub(crate) use tree::Tree;
 
-/// The findings of all rules about the repository at `root` with the files `tree`.
+/// The findings of all rules of `make tidy` about the repository at `root` with the files `tree`.
 pub(crate) fn findings(root: &Path, tree: &Tree) -> Result<Vec<Finding>> {
     let mut found = boundaries::check(&boundaries::packages(root)?);
     found.extend(dependencies::check(tree));

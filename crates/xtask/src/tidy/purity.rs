@@ -1,6 +1,6 @@
-//! Rule about the pure crates: they have no clock, I/O, async, randomness or process state, and no floats in amounts. Clippy refuses listed items
-//! (`clippy.toml`) and code that may panic. The rule checks that the pure crates enable clippy's lints, and refuses modules of `std`, async code and floats,
-//! for which clippy has no list.
+//! Rule about the pure crates: they have no clock, I/O, async, randomness or process state, and no floats in amounts. In the pure crates, clippy refuses items
+//! listed in `clippy.toml` and code that may panic. This rule of `make tidy` checks that the pure crates enable clippy's lints, and refuses modules of `std`,
+//! async code and floats, for which clippy has no list.
 
 use std::collections::BTreeSet;
 
@@ -11,24 +11,24 @@ use super::{Finding, Tree};
 pub(crate) const PURE: [&str; 9] =
     ["quantity", "api", "engine", "jobs", "lease", "cache", "reconcile", "control", "invariants"];
 
-/// Modules of `std` with I/O, clocks or process state.
+/// Modules of `std` with I/O, clocks or process state, which pure crates must not use.
 const MODULES: [&str; 9] = ["fs", "net", "env", "process", "thread", "io", "time", "sync", "os"];
-/// Allowed parts of the refused modules of `std`.
+/// Items that pure crates may use although the module of `std` is refused.
 const HARMLESS: [&str; 3] = ["time::Duration", "sync::Arc", "sync::Weak"];
 /// Keywords of async code. `clippy.toml` lists the types, functions and macros that pure crates must not use.
 const WORDS: [&str; 2] = ["async", "await"];
 /// File with clippy's settings for the pure crates.
 const SETTINGS: &str = "clippy.toml";
-/// Lists that clippy's settings must have.
+/// Lists of refused items that `clippy.toml` must have.
 const LISTS: [&str; 3] = ["disallowed-types", "disallowed-methods", "disallowed-macros"];
-/// Files that may have floats: no file with amounts, and in the engine only files where Kueue's published contract is a float.
+/// Files of the engine that may have floats: only files for values that Kueue publishes as floats, and no file that computes amounts.
 const FLOATS: [&str; 4] = [
     "crates/engine/src/quota/share.rs",
     "crates/engine/src/queue/afs.rs",
     "crates/engine/src/queue/afs/ledgers.rs",
     "crates/engine/src/preempt/usage.rs",
 ];
-/// Lints that each pure crate must enable.
+/// Clippy lints that each pure crate must enable.
 const LINTS: [&str; 10] = [
     "clippy::unwrap_used",
     "clippy::expect_used",
@@ -41,14 +41,14 @@ const LINTS: [&str; 10] = [
     "clippy::disallowed_methods",
     "clippy::disallowed_macros",
 ];
-/// Further lints for the crates that compute amounts.
+/// Further clippy lints that the crates that compute amounts must enable.
 const LINTS_OF_AMOUNTS: [&str; 4] = [
     "clippy::arithmetic_side_effects",
     "clippy::float_arithmetic",
     "clippy::cast_possible_truncation",
     "clippy::cast_sign_loss",
 ];
-/// The crates that compute amounts.
+/// The crates that compute amounts of resources.
 const COUNT: [&str; 2] = ["quantity", "engine"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -65,7 +65,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Checks that the root has the only clippy settings: clippy reads only the nearest settings file.
+/// Checks that the repository's root has the only file of clippy's settings, because clippy reads only the nearest settings file.
 fn settings(tree: &Tree) -> Vec<Finding> {
     let text = tree.text(SETTINGS).unwrap_or_default();
     let missing = LISTS.into_iter().filter(|list| !text.lines().any(|line| line.starts_with(list)));
@@ -87,7 +87,7 @@ fn asked_of_clippy(path: &str, text: &str, amounts: &[&str], found: &mut Vec<Fin
     }
 }
 
-/// The sources below a folder, without test modules.
+/// The Rust sources below a folder, without files that are test modules.
 pub(crate) fn that_ship<'t>(tree: &'t Tree, folder: &str) -> Vec<(&'t str, &'t str)> {
     let mut sources: Vec<(&str, &str)> =
         tree.files().filter(|(path, _)| path.starts_with(folder) && path.ends_with(".rs")).collect();
@@ -96,7 +96,7 @@ pub(crate) fn that_ship<'t>(tree: &'t Tree, folder: &str) -> Vec<(&'t str, &'t s
     sources
 }
 
-/// Files that a source declares as its test modules.
+/// Paths of the files that a Rust source declares as its test modules.
 fn files_of_tests(path: &str, text: &str) -> Vec<String> {
     let (folder, file) = path.rsplit_once('/').unwrap_or(("", path));
     let stem = file.trim_end_matches(".rs");
@@ -126,7 +126,7 @@ fn file(path: &str, code: &str, found: &mut Vec<Finding>) {
     }
 }
 
-/// Paths below `std` with their lines, up to two names deep; groups in braces are expanded.
+/// Paths below `std` in a source, up to two names deep, with their line numbers; groups in braces are expanded.
 fn uses_of_std(code: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (at, _) in code.match_indices("std::") {
@@ -148,7 +148,7 @@ fn uses_of_std(code: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The parts of a group in braces; the text itself if the text is no group.
+/// The parts of a `use` group in braces; the text itself if the text is no group.
 fn branches(text: &str) -> Vec<&str> {
     let Some(inner) = text.trim_start().strip_prefix('{') else { return vec![text.trim_start()] };
     let (mut depth, mut start, mut parts) = (0_usize, 0, Vec::new());
@@ -178,11 +178,11 @@ mod tests {
         clippy::indexing_slicing, clippy::print_stdout, clippy::print_stderr, clippy::disallowed_types, clippy::disallowed_methods, \
         clippy::disallowed_macros, clippy::arithmetic_side_effects, clippy::float_arithmetic, clippy::cast_possible_truncation, \
         clippy::cast_sign_loss))]\n";
-    /// Clippy settings that have all required lists.
+    /// A `clippy.toml` for tests that has all required lists of refused items.
     const ALL_LISTS: (&str, &str) =
         (SETTINGS, "disallowed-types = []\ndisallowed-methods = []\ndisallowed-macros = []\n");
 
-    /// Findings about a module of the engine with this source.
+    /// Findings of the rule about a module of the engine with the given source.
     fn messages(source: &str) -> Vec<String> {
         let roots: Vec<(String, &str)> = PURE.iter().map(|name| (format!("crates/{name}/src/lib.rs"), ASKS)).collect();
         let mut files: Vec<(&str, &str)> = roots.iter().map(|(path, text)| (path.as_str(), *text)).collect();
@@ -245,7 +245,7 @@ mod tests {
         let files = [("crates/jobs/src/lib.rs", "#![cfg_attr(not(test), deny(clippy::panic))]")];
         let messages: Vec<String> = check(&Tree::of(&files)).iter().map(ToString::to_string).collect();
         assert!(messages.iter().any(|text| text.contains("jobs") && text.contains("unwrap_used")), "{messages:?}");
-        // The further lints are required only in the crates that compute amounts.
+        // The clippy lints about arithmetic are required only in the crates that compute amounts.
         let rest = ASKS.replace(", clippy::arithmetic_side_effects", "");
         let lacks = |name: &str| {
             let root = format!("crates/{name}/src/lib.rs");

@@ -1,5 +1,5 @@
-//! Rule about the map of renamed tests, `crates/xtask/renamed`, with a line `package old new` per test: every new name must exist. The map finds the current
-//! name of a test of an earlier commit.
+//! Rule about the map of renamed tests, `crates/xtask/renamed`, with a line `package old new` per test: every new name must exist. With the map of renamed
+//! tests, a reader finds the current name of a test that an earlier commit names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Names of the functions in a package.
+/// Names of all functions in the sources of a package.
 fn functions_of<'a>(tree: &'a Tree, package: &str) -> BTreeSet<&'a str> {
     let folder = if package == "e2e" { "e2e/".to_owned() } else { format!("crates/{package}/") };
     let sources = tree.files().filter(|(path, _)| path.starts_with(&folder) && path.ends_with(".rs"));

@@ -3,16 +3,16 @@
 use super::{Finding, Tree};
 
 const PAGE: &str = "docs/requirements.md";
-/// Number of columns of a requirements table: row, promise, shown by, missing.
+/// Number of columns of a table in docs/requirements.md: row, promise, shown by, missing.
 const COLUMNS: usize = 4;
-/// Headings of the first column.
+/// Headings of the first column in a table of requirements.
 const HEADS: [&str; 2] = ["row", "id"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     rows(tree, PAGE).1
 }
 
-/// First cells of the rows in a page's requirements tables, and the faults of these rows.
+/// First cells of the rows in the tables of requirements of a page, and findings about these rows.
 pub(super) fn rows<'t>(tree: &'t Tree, page: &str) -> (Vec<&'t str>, Vec<Finding>) {
     let Some(text) = tree.text(page) else { return (Vec::new(), vec![Finding::new(page, 0, "is missing")]) };
     let (mut rows, mut found) = (Vec::new(), Vec::new());
@@ -40,7 +40,8 @@ pub(super) fn rows<'t>(tree: &'t Tree, page: &str) -> (Vec<&'t str>, Vec<Finding
     (rows, found)
 }
 
-/// Faults of the tests that a cell names: the cell has file names in backquotes, and names of tests or scenarios after each file.
+/// Messages about wrong tests in a cell of a requirements table: the cell has file names in backquotes, and after each file the names of tests or scenarios in
+/// it.
 pub(crate) fn unknown_tests(tree: &Tree, cell: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut file = None;
@@ -64,10 +65,10 @@ pub(crate) fn unknown_tests(tree: &Tree, cell: &str) -> Vec<String> {
     wrong
 }
 
-/// A test that reads every case of the engine, so that its name does not show which requirement it tests.
+/// Name of the test that reads every case of the engine, and so does not show a single requirement.
 const ALL_CASES: &str = "golden_cases_print_their_expected_output";
 
-/// Whether a source has a function, a scenario or a case with this name.
+/// Whether a source file has a function, a scenario or a case with the given name.
 fn holds(text: &str, name: &str) -> bool {
     text.contains(&format!("fn {name}("))
         || text.contains(&format!("(\"{name}\","))

@@ -1,4 +1,4 @@
-//! Data files with the tests that show the rows of a page: each has the rows of the page, and below each row the files with their tests.
+//! Data files with the tests that show the rows of a page: each data file has the rows of its page, and below each row the source files with their tests.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ struct Entry<'a> {
     line: usize,
     section: &'a str,
     row: &'a str,
-    /// Files, each with the names of its tests, scenarios or cases.
+    /// Source files, each with the names of the tests, scenarios or cases that show the row.
     files: Vec<(&'a str, Vec<&'a str>)>,
 }
 
-/// Rows of a data file with at least one test, by section and first cell.
+/// Rows of a page that have at least one test in the data file, by section and first cell.
 pub(super) struct Shown<'a>(BTreeMap<(&'a str, &'a str), usize>);
 
 impl Shown<'_> {
@@ -30,8 +30,8 @@ impl Shown<'_> {
     }
 }
 
-/// Reads a data file. A heading of the page begins a section, `= name` begins a row, a line without indentation is a file, and a line with two spaces is a test
-/// in the file.
+/// Reads a data file. In a data file, a heading of the page begins a section, `= name` begins a row, a line without indentation is a source file, and a line
+/// with two leading spaces is a test in this file.
 pub(super) fn read<'a>(tree: &'a Tree, file: &str) -> (Shown<'a>, Vec<Finding>) {
     let Some(text) = tree.text(file) else {
         return (Shown(BTreeMap::new()), vec![Finding::new(file, 0, "is missing")]);

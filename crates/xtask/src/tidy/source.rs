@@ -1,16 +1,16 @@
 //! Rust source reduced to code outside of tests: comments, strings and tests become blanks, and line numbers stay.
 
-/// The source without comments, string contents and items marked `#[cfg(test)]`.
+/// A Rust source without comments, string contents and items marked `#[cfg(test)]`.
 pub(crate) fn shipped(source: &str) -> String {
     without_tests(&code(source))
 }
 
-/// The string literals outside of tests, each on one line with its line number, from 1.
+/// The string literals of a Rust source outside of tests, each on one line with its line number, from 1.
 pub(crate) fn shipped_texts(source: &str) -> Vec<(usize, String)> {
     shipped_texts_behind(source, &[""])
 }
 
-/// The string literals of [`shipped_texts`] that directly follow one of these pieces of code.
+/// The string literals of [`shipped_texts`] that directly follow one of the given pieces of code.
 pub(crate) fn shipped_texts_behind(source: &str, pieces: &[&str]) -> Vec<(usize, String)> {
     let marked = without_tests(&filled(source, QUOTE));
     let (mut found, mut text, mut code, mut line) = (Vec::new(), String::new(), String::new(), 1);
@@ -32,7 +32,7 @@ pub(crate) fn shipped_texts_behind(source: &str, pieces: &[&str]) -> Vec<(usize,
     found
 }
 
-/// Names of the modules in other files that are compiled only for tests.
+/// Names of the modules that a Rust source declares in other files, and that are compiled only for tests.
 pub(crate) fn test_modules(source: &str) -> Vec<String> {
     let mut names = Vec::new();
     for (_, rest) in marked(source) {
@@ -45,7 +45,7 @@ pub(crate) fn test_modules(source: &str) -> Vec<String> {
     names
 }
 
-/// Lines, from 1, with the mark of code that is compiled only for tests, each with the code after the mark and further attributes.
+/// Lines of a Rust source with the mark `#[cfg(test)]`: line number from 1, and the code after the mark and after further attributes.
 pub(crate) fn marked(source: &str) -> Vec<(usize, String)> {
     let code = code(source);
     let behind = |(start, _): (usize, &str)| {
@@ -67,7 +67,7 @@ pub(crate) struct CommentLine {
     pub(crate) marker: &'static str,
     /// True if no code is before the comment on its line.
     pub(crate) alone: bool,
-    /// Text of the comment without the marker and without surrounding spaces.
+    /// Text of the comment without its marker and without spaces at its ends.
     pub(crate) text: String,
 }
 
@@ -106,17 +106,17 @@ pub(crate) fn comments(source: &str) -> Vec<CommentLine> {
 const MARK: &str = "#[cfg(test)]";
 const QUOTE: char = '"';
 
-/// Whether a character can be part of an identifier.
+/// Whether a character can be part of a Rust identifier.
 pub(crate) fn is_name(c: char) -> bool {
     c == '_' || c.is_ascii_alphanumeric()
 }
 
-/// Replaces comments, strings and character literals by blanks.
+/// Replaces comments, strings and character literals of a Rust source by blanks.
 fn code(source: &str) -> String {
     filled(source, ' ')
 }
 
-/// Replaces comments and character literals by blanks, and each character of a string by `filler`.
+/// Replaces comments and character literals of a Rust source by blanks, and each character of a string by `filler`.
 fn filled(source: &str, filler: char) -> String {
     let chars: Vec<char> = source.chars().collect();
     let mut out = String::with_capacity(source.len());
@@ -138,7 +138,7 @@ fn filled(source: &str, filler: char) -> String {
     out
 }
 
-/// The end of the comment, string or character literal that begins at `at`; `at` itself if none begins there.
+/// The index after the comment, string or character literal that begins at `at`; `at` itself if none of these begins at `at`.
 fn end_of_token(chars: &[char], at: usize) -> usize {
     let in_name = at > 0 && is_name(chars[at - 1]);
     match (chars[at], chars.get(at + 1)) {
@@ -177,7 +177,7 @@ fn end_of_text(chars: &[char], start: usize) -> usize {
     chars.len()
 }
 
-/// The end of a raw string `r#"..."#`; the start itself for a raw identifier such as `r#type`.
+/// The index after a raw string `r#"..."#` that begins at the given index; the given index itself for a raw identifier such as `r#type`.
 fn end_of_raw(chars: &[char], start: usize) -> usize {
     let hashes = chars[start + 1..].iter().take_while(|c| **c == '#').count();
     if chars.get(start + 1 + hashes) != Some(&'"') {
@@ -193,7 +193,7 @@ fn end_of_raw(chars: &[char], start: usize) -> usize {
     chars.len()
 }
 
-/// Replaces every item after the mark of tests by blanks, up to the item's closing brace, or its semicolon if it has no brace.
+/// Replaces every item marked `#[cfg(test)]` by blanks, up to the item's closing brace, or up to its semicolon if the item has no brace.
 fn without_tests(code: &str) -> String {
     let mut out = code.to_owned();
     while let Some(start) = out.find(MARK) {

@@ -1,8 +1,9 @@
-//! Rule about texts that no file may have: package registries, folders of one machine, and marks of unfinished work.
+//! Rule about texts that no file of the repository may have: package registries, folders of one machine, and marks of unfinished work.
 
 use super::{Finding, Tree};
 
-/// Hosts of package registries, each in two parts so that this file does not name the host. A repository that names a registry cannot be built behind a mirror.
+/// Hosts of package registries, each in two parts so that this file does not name the host. A repository that names a package registry cannot be built where a
+/// mirror takes the registry's place.
 const REGISTRIES: [(&str, &str); 9] = [
     ("crates", ".io"),
     ("proxy.golang", ".org"),
@@ -24,7 +25,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     for (path, text) in tree.files() {
         for (index, line) in text.lines().enumerate() {
             let mut add = |message: String| found.push(Finding::new(path, index + 1, message));
-            // cargo writes the name of the registry into its lock file.
+            // Lock files are not checked for registries, because cargo writes the registry's name into its lock file.
             if path != "Cargo.lock"
                 && let Some(host) = joined(&REGISTRIES).into_iter().find(|host| line.contains(host.as_str()))
             {
@@ -45,13 +46,13 @@ fn joined(parts: &[(&str, &str)]) -> Vec<String> {
     parts.iter().map(|(a, b)| format!("{a}{b}")).collect()
 }
 
-/// Whether a path in the line begins with the folder: no longer path or address is before it, and a folder or file name follows.
+/// Whether a path in the line begins with the given folder: the folder is not the middle of a longer path or address, and the name of a folder or file follows.
 fn begins_path(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();
         let after = line[at + folder.len()..].chars().next();
         let alone = before.is_none_or(|c| " \t\"'`=:(<,".contains(c));
-        // Paths of the cohort tree are written `/root/cohort/queue`, so for the home folder of root only hidden files count.
+        // Paths of the cohort tree are written `/root/cohort/queue`, so of paths in the home folder of the user root only hidden files are findings.
         let hidden = line[at + folder.len()..].strip_prefix('.').and_then(|rest| rest.chars().next());
         let named = if folder.contains("oot") { hidden } else { after };
         alone && named.is_some_and(|c| c.is_ascii_alphanumeric())

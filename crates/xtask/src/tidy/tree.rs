@@ -1,4 +1,4 @@
-//! The files of the repository that the rules read.
+//! The files of the repository that the rules of `make tidy` read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,17 +6,17 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// Folder of Kueue's decision cases, whose texts are Kueue's.
+/// Folder of Kueue's decision cases, which is not checked because the texts in it are Kueue's.
 const CASES_OF_KUEUE: &str = "crates/testkit/cases/";
 
-/// The text of each file by path from the root, with `/` as separator. A file that is not UTF-8 has an empty text.
+/// The text of each file by path from the root, with `/` as separator. A file of the repository that is not UTF-8 has an empty text.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     files: BTreeMap<String, String>,
 }
 
 impl Tree {
-    /// Reads the files that git tracks or would add, without Kueue's decision cases.
+    /// Reads the repository's files that git tracks or would add, without Kueue's decision cases.
     pub(crate) fn read(root: &Path) -> Result<Self> {
         let output = Command::new("git")
             .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -27,7 +27,7 @@ impl Tree {
         let names = String::from_utf8(output.stdout).context("names of files")?;
         let mut files = BTreeMap::new();
         for name in names.split('\0').filter(|name| !name.is_empty() && !name.starts_with(CASES_OF_KUEUE)) {
-            // A symbolic link is not followed, and a file that git lists may be deleted.
+            // A symbolic link is not followed and gets an empty text; a file that git lists and that was deleted is left out.
             let path = root.join(name);
             if path.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
                 let bytes = std::fs::read(&path).with_context(|| format!("read {name}"))?;
@@ -39,12 +39,12 @@ impl Tree {
         Ok(Self { files })
     }
 
-    /// All files, sorted by path.
+    /// All files of the tree, sorted by path.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
-    /// The text of the file at this path.
+    /// The text of the file at a path of the tree; `None` if the tree has no such file.
     pub(crate) fn text(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(String::as_str)
     }
@@ -54,7 +54,7 @@ impl Tree {
         Self { files: files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect() }
     }
 
-    /// A repository with one package, `crates/a`, that has these sources.
+    /// A repository for tests with one package, `crates/a`, that has the given sources.
     #[cfg(test)]
     pub(crate) fn of_package(sources: &[(&str, &str)]) -> Self {
         let mut tree = Self::of(&[("crates/a/Cargo.toml", "")]);

@@ -1,5 +1,5 @@
 //! Rule about the deciding crates: the engine and control have no code for tests, so they behave equally in a test, in the runner of decision cases and in a
-//! cluster. No feature, build condition or environment variable changes them, and their code does not mention decision cases.
+//! cluster. No feature, build condition or environment variable changes the engine and control, and their code does not mention decision cases.
 
 use super::purity::that_ship;
 use super::source::{is_name, marked, shipped, shipped_texts};
@@ -7,11 +7,11 @@ use super::{Finding, Tree};
 
 /// The deciding crates.
 const DECIDE: [&str; 4] = ["engine", "cache", "reconcile", "control"];
-/// Parts of a manifest that allow several variants of a crate, without spaces.
+/// Texts in a Cargo manifest, without spaces, that allow several variants of a crate.
 const VARIANTS: [&str; 4] = ["[features]", "features.", "optional=true", "build="];
-/// Words that refer to decision cases.
+/// Words in code that refer to decision cases.
 const CASES: [&str; 3] = ["testkit", "conformance", "cases/"];
-/// The only allowed build conditions: lint settings for code outside of tests.
+/// The only allowed build conditions in the engine and control: lint settings for code outside of tests.
 const LINTS: [&str; 3] = ["(not(test),deny(", "(not(test),expect(", "(not(test),allow("];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {

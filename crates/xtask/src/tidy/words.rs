@@ -1,33 +1,34 @@
-//! Rule about texts of conditions and reasons of events: the constants of berth-api are the only source, so that docs/compatibility.md can be compared with
-//! them. Control spells out no text of a constant. The engine, which does not depend on berth-api, uses only texts of constants. Each of Berth's own constants
-//! is used.
+//! Rule about texts of conditions and reasons of events: the constants of berth-api are the only source of these texts, so that docs/compatibility.md can be
+//! compared with the constants. The crates `cache`, `reconcile` and `control` have no string literal with the text of a constant. The engine, which does not
+//! depend on berth-api, may have such a literal, and each word among the reasons that it gives must equal a constant. Control or the engine uses each of
+//! Berth's own constants.
 
 use std::collections::BTreeSet;
 
 use super::source::{is_name, shipped, shipped_texts, shipped_texts_behind};
 use super::{Finding, Tree};
 
-/// Files of berth-api with the constants.
+/// Files of berth-api with the constants of condition texts and event reasons.
 const LISTS: [&str; 3] =
     ["crates/api/src/conditions.rs", "crates/api/src/conditions/own.rs", "crates/api/src/conditions/events.rs"];
-/// Module with Kueue's reasons. docs/compatibility.md has a row for each of them, so they may be unused.
+/// Module of constants with Kueue's reasons. docs/compatibility.md has a row for each of Kueue's reasons, so these constants may be unused.
 const OF_KUEUE: &str = "reasons";
-/// End of the name of a constant whose text is followed by another word.
+/// End of the name of a constant with the first part of a text, such as of a condition type that another word completes.
 const BEGINNING: &str = "_PREFIX";
-/// Folders of sources that must use the constants instead of texts.
+/// Folders of sources that must use the constants of berth-api instead of string literals.
 const CONTROL: [&str; 3] = ["crates/cache/src/", "crates/reconcile/src/", "crates/control/src/"];
-/// Beginning of the paths of the fixtures of unit tests, whose texts are what users and other programs write.
+/// Beginnings of the paths of test fixtures; fixtures may have string literals, because they stand for texts that users and other programs write.
 const TESTING: [&str; 2] = ["crates/cache/src/testing", "crates/reconcile/src/testing"];
-/// Code that comes directly before the reason of an event.
+/// Code that comes directly before the string literal of an event's reason.
 const BEFORE_REASON: [&str; 3] = ["EventType::Normal,", "EventType::Warning,", "reason:"];
-/// Files with the engine's reasons.
+/// Source files with the reasons that the engine gives.
 const ENGINE: [&str; 4] = [
     "crates/engine/src/answers.rs",
     "crates/engine/src/explain/figures.rs",
     "crates/engine/src/preempt/candidates.rs",
     "crates/engine/src/preempt/fair.rs",
 ];
-/// Names that equal a constant's text but have another meaning: an API kind, a feature gate, or the status of a condition.
+/// String literals, by file, that equal a constant's text but have another meaning: an API kind, a feature gate, or the status of a condition.
 const SOMETHING_ELSE: [(&str, &str); 5] = [
     ("crates/cache/src/feature_gates.rs", "ConcurrentAdmission"),
     ("crates/reconcile/src/queues/figures.rs", "Unknown"),
@@ -37,7 +38,7 @@ const SOMETHING_ELSE: [(&str, &str); 5] = [
 ];
 
 struct Constant<'a> {
-    /// File of the constant, and its line number from 1.
+    /// File and line number, from 1, of the constant.
     place: (&'static str, usize),
     list: &'a str,
     name: &'a str,
@@ -49,7 +50,7 @@ impl Constant<'_> {
         format!("{}::{}", self.list, self.name)
     }
 
-    /// Whether a text is the constant's text, or begins with it if the constant is a prefix.
+    /// Whether a text equals the constant's text, or begins with the constant's text if the constant is a prefix.
     fn is_in(&self, text: &str) -> bool {
         text == self.value || (self.name.ends_with(BEGINNING) && text.starts_with(self.value))
     }
@@ -107,12 +108,12 @@ fn constants<'a>(path: &'static str, tree: &'a Tree) -> Vec<Constant<'a>> {
     found
 }
 
-/// Whether a text is a single word: it begins with a capital letter and has no spaces.
+/// Whether a string literal is a single word that begins with a capital letter.
 fn is_word(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_uppercase()) && text.chars().all(is_name)
 }
 
-/// Findings about words of the engine that no constant has.
+/// Findings about words in the engine's string literals that equal no constant.
 fn of_the_engine(tree: &Tree, constants: &[Constant<'_>]) -> Vec<Finding> {
     let mut found = Vec::new();
     for path in ENGINE {
@@ -125,7 +126,7 @@ fn of_the_engine(tree: &Tree, constants: &[Constant<'_>]) -> Vec<Finding> {
     found
 }
 
-/// Findings about unused constants, without Kueue's reasons.
+/// Findings about unused constants; Kueue's reasons are left out.
 fn left_over(tree: &Tree, constants: &[Constant<'_>]) -> Vec<Finding> {
     let of_crates = |path: &str| path.starts_with("crates/") && path.ends_with(".rs") && !LISTS.contains(&path);
     let sources: Vec<String> =

@@ -1,20 +1,20 @@
-//! Names of Kueue in the sources that need a row in docs/compatibility.md: feature gates, metrics, names in Kueue's group such as labels, condition reasons,
-//! and fields of Kueue's kinds.
+//! Names of Kueue in Berth's sources that need a row in docs/compatibility.md: feature gates, metrics, names in Kueue's group such as labels, condition
+//! reasons, and fields of Kueue's kinds.
 
 use serde_json::Value;
 
 use super::super::Tree;
 
-/// Files that may have the list of feature gates; the first file with the list counts.
+/// Source files that may have the list of feature gates; the first file with the list counts.
 const GATES: [&str; 2] = ["crates/cache/src/feature_gates.rs", "crates/configuration/src/gates.rs"];
-/// The page with a row for each metric.
+/// Path of the page with a row for each metric.
 const METRICS: &str = "docs/metrics.md";
-/// File with the names of labels, annotations, finalizers and scheduling gates.
+/// Source file with the names of labels, annotations, finalizers and scheduling gates.
 const LABELS: &str = "crates/api/src/labels.rs";
-/// File with the condition reasons.
+/// Source file with the reasons of conditions.
 const CONDITIONS: &str = "crates/api/src/conditions.rs";
 
-/// Names that have no row; `rows` has the section and first cell of each row.
+/// Messages about Kueue's names without a row in docs/compatibility.md; `rows` has the section and first cell of each row.
 pub(super) fn without_a_row(tree: &Tree, rows: &[(&str, &str)]) -> Vec<String> {
     let mut missing = Vec::new();
     for (kind, section, names) in [
@@ -32,7 +32,7 @@ pub(super) fn without_a_row(tree: &Tree, rows: &[(&str, &str)]) -> Vec<String> {
     }
     for (kind, field) in fields(tree) {
         let of_kind = |cell: &str| cell.split(' ').any(|word| word.trim_matches(',') == kind);
-        // A row may omit the prefix `spec.` of a field.
+        // A row of docs/compatibility.md may omit the prefix `spec.` of a field.
         let short = field.strip_prefix("spec.").unwrap_or(&field);
         let is_given = |cell: &str| of_kind(cell) && (has(cell, &field) || has(cell, short));
         if !rows.iter().any(|(section, cell)| *section == "## Fields" && is_given(cell)) {
@@ -42,12 +42,12 @@ pub(super) fn without_a_row(tree: &Tree, rows: &[(&str, &str)]) -> Vec<String> {
     missing
 }
 
-/// Whether a cell has a name in backquotes; a quoted name that ends in dots stands for all names with that beginning.
+/// Whether a table's cell has the given name in backquotes; dots after the name in the cell are ignored.
 fn has(cell: &str, name: &str) -> bool {
     cell.split('`').skip(1).step_by(2).any(|token| token.trim_end_matches("...") == name)
 }
 
-/// The quoted texts after one of these beginnings.
+/// The texts between double quotes that directly follow one of the given beginnings in a source.
 fn quoted(text: &str, beginnings: &[&str]) -> Vec<String> {
     let behind = |beginning: &str| {
         let parts = text.split(beginning).skip(1);
@@ -61,7 +61,7 @@ fn gates(tree: &Tree) -> Vec<String> {
     let text = GATES.iter().filter_map(|path| tree.text(path)).find(lists).unwrap_or_default();
     let list = text.split_once("const GATES: ").map_or("", |(_, rest)| rest.split("];").next().unwrap_or_default());
     let mut found = quoted(list, &["gate(\"", "locked(\""]);
-    // One gate has its name in a constant, because other gates need it.
+    // The list of feature gates has the name of one gate in the constant `TAS`, because other gates need this gate.
     found.extend(quoted(text, &["const TAS: &str = \""]));
     found
 }
@@ -79,13 +79,14 @@ fn reasons(tree: &Tree) -> Vec<String> {
     quoted(module, &[" = \""])
 }
 
-/// Names in Kueue's API group from the file of labels and annotations.
+/// Names in Kueue's API group from the source file of labels and annotations.
 fn names(tree: &Tree) -> Vec<String> {
     let all = quoted(tree.text(LABELS).unwrap_or_default(), &[" = \""]);
     all.into_iter().filter(|name| name.starts_with("kueue.x-k8s.io/")).collect()
 }
 
-/// The fields of Kueue's kinds in both versions: the kind, and the field as `spec.x`, `status.x` or `x`. Condition types have a section of their own.
+/// The fields of Kueue's kinds in both versions: the kind, and the field as `spec.x`, `status.x` or `x`. Condition types are no fields here, because they have
+/// a section of their own in docs/compatibility.md.
 fn fields(tree: &Tree) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let of_kueue = |path: &str| path.starts_with("crds/") && path.ends_with(".kueue.x-k8s.io.yaml");
@@ -173,7 +174,7 @@ mod tests {
             ("## Fields", "Thing `status.new` `value`"),
         ];
         assert_eq!(without_a_row(&tree, &rows), [""; 0]);
-        // A row counts only in its section and for its kind, and a status field does not count as a spec field.
+        // A row of docs/compatibility.md counts only in the right section and for the right kind, and the row of a status field is no row of a spec field.
         let others = [("## Labels", "`One`"), ("## Fields", "Other `old`"), ("## Fields", "Thing `status.old`")];
         let missing = without_a_row(&tree, &others);
         assert!(missing.contains(&"gate One has no row".to_owned()), "{missing:?}");
