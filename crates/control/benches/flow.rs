@@ -1,5 +1,5 @@
-//! Cost of control for Kueue's first performance shape, without a server: 5 cohorts of 6 queues, workloads that arrive, are admitted, run and finish.
-//! Prints the time spent in each entry point per workload, and bytes per workload.
+//! Cost of control for Kueue's first performance shape, without a server: 5 cohorts of 6 queues, workloads that arrive, are admitted, run and finish. The
+//! benchmark prints the time per workload that each entry point of control takes, and the memory per workload in bytes.
 //!
 //! `cargo bench -p berth-control [-- WORKLOADS]`
 
@@ -20,9 +20,9 @@ use serde_json::{Value, json};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Simulated time between two steps.
+/// Simulated time between two steps of control, in milliseconds.
 const TICK_MS: i64 = 10;
-/// Arrivals per tick: 250 a second, more than are admitted.
+/// Workloads that are created per tick: 250 a second, which is more than are admitted.
 const ARRIVALS: f64 = 2.5;
 
 fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -48,7 +48,7 @@ struct Bench {
     queues: BTreeMap<String, Box<api::ClusterQueue>>,
     local: BTreeMap<String, Box<api::LocalQueue>>,
     spent: Spent,
-    /// Admitted workloads by the time of their end.
+    /// Admitted workloads by the time at which they will finish.
     running: BTreeMap<(Timestamp, String), ()>,
 }
 

@@ -44,17 +44,17 @@ use crate::controller::planning::Planning;
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Step {
-    /// Tasks to perform, at most one per object.
+    /// Tasks that the runtime has to perform, at most one per object.
     pub tasks: Vec<Task>,
     /// Events to publish.
     pub notices: Vec<Notice>,
-    /// Changes of capacity tier, for the log.
+    /// Changes of the capacity tiers of jobs in this step, for the log.
     pub moves: Vec<TierMove>,
-    /// Time of the next step, even if nothing is observed until then.
+    /// Time at which the next step of control is due, even if nothing is observed until that time.
     pub wake_at: Option<Timestamp>,
     /// True while a Workload waits for quota, so that writes that free quota are urgent.
     pub quota_is_wanted: bool,
-    /// Number of objects about which the step has decided.
+    /// Number of objects about which this step of control has decided.
     pub decided: u64,
 }
 
@@ -97,7 +97,7 @@ impl Control {
         }
     }
 
-    /// Control without an API server. Such a control writes statuses and reasons at once, because no server has to be spared.
+    /// Control without an API server. Control without an API server writes statuses and reasons at once, because no API server has to be spared.
     pub(crate) fn offline(settings: Settings) -> Self {
         let mut control = Self::new(settings);
         control.session.go_offline();
@@ -109,7 +109,7 @@ impl Control {
         self.session.schedule_only();
     }
 
-    /// Takes the events that are to be published, without the events of the next step.
+    /// Takes the Kubernetes events that control has noted for publication outside of a step; events that a step makes are in its [`Step`].
     pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
         self.reports.drain_notices().collect()
     }
@@ -196,7 +196,7 @@ impl Control {
         }
         self.quota.plan_again();
         if term.is_some() {
-            // A priority class may have got its value while this replica did not lead.
+            // A priority class may have got its value while this replica did not lead, so a new leader computes all priorities again.
             self.view.reprice(None);
             self.everything_dirty();
             self.in_flight.note_unresolved_starts(&self.view);
@@ -278,7 +278,7 @@ impl Control {
             }
             step.decided = step.decided.saturating_add(1);
             let decision = self.context().timed(decide::decide(&self.context(), &object, now), now);
-            // The complete object of a large job was read for this decision, and no later decision needs it.
+            // The complete object of a large job was read for this decision only, so the view now keeps the reduced job.
             if object.kind.is_job() {
                 self.view.lighten_job(&object);
             }
@@ -296,7 +296,7 @@ impl Control {
                 Decision::Event(notice) => {
                     if self.reports.is_news(&object, &notice) {
                         step.notices.push(*notice);
-                        // Further events or writes may be due for the object.
+                        // After the event, control decides about the object again, because further events or writes may be due for it.
                         self.work.add(object);
                     }
                 }
@@ -304,8 +304,8 @@ impl Control {
         }
     }
 
-    /// Hands a write to the runtime, unless the object of the write is busy. If the object is busy, control decides about the origin again when the write
-    /// under way ends.
+    /// Gives a task to the runtime, unless the task's object is busy. If the object is busy, control decides about `origin`, the object whose decision asked
+    /// for the task, again when the task under way ends.
     fn issue(&mut self, mut draft: Draft, origin: &ObjectKey, term: Term, now: Timestamp, step: &mut Step) -> bool {
         if self.in_flight.busy(&draft.key) {
             if draft.key != *origin {
@@ -328,7 +328,7 @@ impl Control {
             self.notes.workloads_mut().change(&uid, |notes| notes.save_mut().note(noted));
         }
         if let Some(end) = self.context().end_of_grace(&draft.key, draft.purpose) {
-            // At the end of the grace period, control decides about the origin even if another write is under way.
+            // At the end of the job's grace period, control decides about `origin` again, even if another write is under way.
             self.work.add_at(origin.clone(), end);
         }
         if draft.purpose == Purpose::ScaleTraining
@@ -427,14 +427,15 @@ impl Control {
         self.context().figures()
     }
 
-    /// Takes the measures since the last call, after the metric series that have to be dropped. The measures of a removed object are left out.
+    /// Takes the counts and histogram values for metrics since the last call; before these, the list has the metric series to remove. The list has no measures
+    /// of removed objects.
     #[must_use]
     pub fn drain_measures(&mut self) -> Vec<Measure> {
         self.reports.drain_measures(&self.view)
     }
 
-    /// Preempts, with the next step, the victims that the engine chooses for a Workload that would use `usage` in a ClusterQueue whose quota is too small in
-    /// the cells of `needs`. The victims are `None` if the Workload or the ClusterQueue is unknown.
+    /// Preempts, with the next step, the victims that the engine chooses for a Workload that would use `usage` in a ClusterQueue whose quota is too small for
+    /// the flavors and resources of `needs`. The victims are `None` if the Workload or the ClusterQueue is unknown.
     pub fn preempt_for(
         &mut self,
         uid: &str,

@@ -1,6 +1,6 @@
 //! Control without a cluster: objects in, and the decisions and writes of control, performed on objects in memory.
 //!
-//! There is no job controller and no kubelet here: jobs start and stop on paper only, and no pod ever runs.
+//! Offline control has no job controller and no kubelet: the start or stop of a job is only a change of its object in memory, and no pod ever runs.
 
 mod creation;
 mod error;
@@ -31,12 +31,12 @@ pub use creation::Creation;
 pub use error::ObjectError;
 pub use manifest::{Manifest, examine};
 
-/// Largest number of steps of a run that does not come to rest.
+/// Largest number of steps of control in a run, so that a run ends even if control never stops writing.
 const MOST_STEPS: usize = 10_000;
 /// Number of failed writes that one call of [`Offline::run`] waits for.
 const MOST_RETRIES: usize = 4;
 
-/// A write that was performed, with its object before and after the write.
+/// A write that was performed on objects in memory, with its object before and after the write.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Made {
     /// Purpose of the write.
@@ -66,7 +66,7 @@ pub struct Offline {
     /// Results of writes, if a history is kept.
     history: Option<Vec<Made>>,
     version: u64,
-    /// Text with which every write of a Workload's status is refused.
+    /// If set, every write of a Workload's status is refused with this text.
     refusal: Option<String>,
     /// Workloads that another client writes to before Berth's next write.
     contested: Vec<ObjectKey>,
@@ -75,7 +75,7 @@ pub struct Offline {
 }
 
 impl Offline {
-    /// Control without any objects, at a time that only [`Offline::advance`] and retries of failed writes change.
+    /// Control without a cluster and without any objects; only [`Offline::advance`] and retries of failed writes change its time.
     #[must_use]
     pub fn new(settings: Settings, now: Timestamp) -> Self {
         let cluster_facts = ClusterFacts::new(&settings);
@@ -113,13 +113,13 @@ impl Offline {
         &mut self.control
     }
 
-    /// Objects of the kinds that Berth writes.
+    /// The present objects in memory, of the kinds that Berth writes.
     #[must_use]
     pub fn objects(&self) -> &BTreeMap<ObjectKey, Value> {
         &self.objects
     }
 
-    /// Events that were published so far in the offline run.
+    /// Kubernetes events that were published so far in the offline run.
     #[must_use]
     pub fn notices(&self) -> &[Notice] {
         &self.notices
@@ -153,8 +153,8 @@ impl Offline {
         self.history.as_deref().unwrap_or_default()
     }
 
-    /// Writes into a Workload's status why the Workload waits, as after a scheduling cycle with that result. The reason may be absent, although no API server
-    /// would accept such a condition. `is_gated` is true for a Workload that waits for its preemption gates.
+    /// Writes into a Workload's status why the Workload waits, as control does after a scheduling cycle. `reason` may be absent, although no API server would
+    /// accept a condition without a reason. `is_gated` is true for a Workload that waits for its preemption gates.
     pub fn report_pending(&mut self, uid: &str, reason: Option<engine::PendingReason>, message: &str, is_gated: bool) {
         let Some(draft) = self.control.context().explain(uid, reason, message, is_gated, self.now) else { return };
         let Action::Write(write) = draft.action.pack() else { return };
@@ -165,7 +165,8 @@ impl Offline {
         }
     }
 
-    /// Creates or replaces an object, of any version. An absent uid is derived from namespace and name.
+    /// Creates or replaces an object; the object may have any API version that Berth reads. For an object without a uid, a uid is derived from namespace and
+    /// name.
     ///
     /// # Errors
     /// The fault of an object of a known kind, the unknown version or the unknown kind.
@@ -241,7 +242,7 @@ impl Offline {
     }
 
     fn observe(&mut self, observation: Observation) {
-        // No caller needs the namespaces that have opted in.
+        // The result of this call, the namespaces in which Berth now manages jobs, is needed by no caller.
         let _ = self.cluster_facts.observe(&observation);
         self.control.observe(observation, self.now);
     }
@@ -338,8 +339,8 @@ impl Offline {
         }
     }
 
-    /// Creation time of an object that is created now. The first Workload of a job has the creation time of the job, or of the youngest object that owns the
-    /// Workload.
+    /// Creation time that an object gets that is created now. The first Workload of a job has the creation time of the job, or of the youngest object that owns
+    /// the Workload.
     fn created(&self, kind: Kind, body: &Value) -> Timestamp {
         let owners = |object: &Value| -> Vec<String> {
             let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
@@ -438,7 +439,7 @@ fn refused(error: &ObjectError) -> WriteOutcome {
     WriteOutcome::Refused(error.to_string())
 }
 
-/// Answer to a query in a world without pods, nodes and checkpoint stores.
+/// Answer to a query of control in an offline run, which has no running pods, nodes and checkpoint stores.
 fn answer(query: &Query, object: Option<&Value>) -> Result<QueryAnswer, QueryFailure> {
     Ok(match query {
         Query::ProbePods { .. } => QueryAnswer::PodsLeft(PodsLeft::Allowed),

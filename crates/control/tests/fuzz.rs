@@ -1,8 +1,8 @@
-//! Random faulty objects: manifests whose fields are dropped, exchanged, duplicated, or have values beyond any bound. No sequence of such objects makes control
-//! panic, write for ever, or break the engine's accounting.
+//! Random faulty objects: manifests whose fields are dropped, exchanged, duplicated, or have values beyond any bound. No sequence of random faulty objects
+//! makes control panic, write for ever, or break the engine's accounting.
 //!
 //! The environment variable `BERTH_FUZZ` is the number of objects (30,000 without the variable; `make night` sets a million), and `BERTH_FUZZ_SEED` is the
-//! first seed. A failure names its seed; the same seed makes the same objects.
+//! first seed. The message of a failed test has the seed of its random objects; the same seed makes the same objects.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 
 use crate::noted::note;
 
-/// If control makes more writes than this in one round, the test fails, because the writes may never end. A round of 40 objects makes a few hundred writes.
+/// If control makes more writes than this in one round, the test fails, because the writes may never end. In a usual round of 40 objects, control makes a few
+/// hundred writes.
 const ENDLESS: usize = 5_000;
 
 /// The random number generator xorshift64*: small, and with the same numbers on every machine.
@@ -324,8 +325,8 @@ fn mutate(object: &mut Value, others: &[Value], odd: &[Value], dice: &mut Dice) 
     }
 }
 
-/// Random feature gates: in every second cluster some gates are off. The two gates that only Berth switches on stay on, because evictions may go on for ever
-/// without them.
+/// Random feature gates: in every second cluster some gates are off. The gate `PrioritizePreemptorWorkloads`, which is off by default in Kueue and on in Berth,
+/// stays on, because evictions may go on for ever without it.
 fn gates(dice: &mut Dice) -> Gates {
     let is_odd = dice.one_in(2);
     let mut is_on = || !(is_odd && dice.one_in(2));

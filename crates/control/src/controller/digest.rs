@@ -1,5 +1,5 @@
-//! A digest of the view, its indexes and the engine's accounting. The digest of the kept state is compared with a digest that is made from fresh lists (R2 in
-//! `docs/invariants.md`).
+//! A digest of the view, its indexes and the engine's accounting. The digest of control's kept state is compared with a digest that is made from fresh lists
+//! (R2 in `docs/invariants.md`).
 //!
 //! The digest leaves out state that depends on history, and not only on the objects: parked Workloads, back-offs, writes under way, and observations of
 //! capacity.
@@ -19,7 +19,7 @@ type Objects = BTreeMap<String, Value>;
 /// The conditions of a Workload that matter for decisions.
 const DECIDE: [&str; 5] = [types::QUOTA_RESERVED, types::ADMITTED, types::EVICTED, types::REQUEUED, types::FINISHED];
 
-/// The path of an object: `namespace/name`, or the name alone for a cluster-wide object.
+/// The path of an object: Name of an object in a digest: `namespace/name`, or the name without a namespace for a cluster-wide object.
 fn path(name: &Name) -> String {
     if name.0.is_empty() { name.1.clone() } else { format!("{}/{}", name.0, name.1) }
 }
@@ -66,7 +66,7 @@ impl Digest<'_> {
         })
     }
 
-    /// Usage and quota by flavor and resource; a flavor and resource with neither is left out.
+    /// Usage and quota of a queue or cohort by flavor and resource; a pair of flavor and resource without usage and quota is left out.
     fn cells(&self, name: &str, is_queue: bool) -> BTreeMap<String, String> {
         let rows = self.quota.world().snapshot(name, is_queue).into_iter();
         let rows = rows.filter(|(_, _, used, quota)| used.get() != 0 || quota.get() != 0);
@@ -95,7 +95,7 @@ impl Digest<'_> {
         queues.collect()
     }
 
-    /// The digests of the cohorts with and without an object.
+    /// The digests of all cohorts, with or without a Cohort object.
     fn cohort_digests(&self) -> Objects {
         let named = self.view.cluster_queues().values().filter_map(|queue| queue.spec.cohort_name.clone());
         let parents = self.view.cohorts().values().filter_map(|cohort| cohort.spec.parent_name.clone());

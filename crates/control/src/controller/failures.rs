@@ -1,4 +1,4 @@
-//! Failed tasks: their effect on plans and on the next try, and the events that users get about them.
+//! The effects of failed tasks: on plans, on the next try of a task, and the events that users get about failed tasks.
 
 use berth_cache::View;
 use berth_reconcile::measure::Measure;
@@ -26,7 +26,7 @@ pub(crate) struct Failures<'a> {
 }
 
 impl Failures<'_> {
-    /// Takes a conflict: another writer has changed the object, or the object to create exists already.
+    /// Takes the outcome of a write that the API server refused with a conflict: another client has changed the object, or the object to create exists already.
     pub(crate) fn conflict(&mut self, object: &ObjectKey, write: &InFlightWrite, now: Timestamp) {
         let until = self.in_flight.failed(object, now, 0);
         self.work.add_at(object.clone(), until);
@@ -40,7 +40,7 @@ impl Failures<'_> {
         }
     }
 
-    /// Takes the outcome of a creation that found an object of the name.
+    /// Takes the outcome of a creation that failed because an object with the name exists.
     pub(crate) fn name_taken(&mut self, object: &ObjectKey, write: &InFlightWrite, now: Timestamp) {
         self.in_flight.note_exists(object);
         self.conflict(object, write, now);
@@ -65,7 +65,7 @@ impl Failures<'_> {
         self.work.add_at(object, until);
     }
 
-    /// Takes a lost answer, which leaves the outcome of the task unknown.
+    /// Takes the outcome of a task whose answer was lost, so that the result of the task is unknown.
     pub(crate) fn lost(&mut self, object: &ObjectKey, write: &InFlightWrite, text: &str, now: Timestamp) {
         self.in_flight.note_unresolved(self.view, object, write, now);
         self.note_unanswered(object, write.purpose, text);

@@ -1,4 +1,4 @@
-//! The effect of observations on the state of control, owner by owner.
+//! The effects of observations on the state of control, by the owner of state that an observation changes.
 
 use berth_api as api;
 use berth_api::berth::{QueuePolicy, TrainingJob};
@@ -26,7 +26,8 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::controller::{Control, planning};
 
 impl Control {
-    /// Takes an observation. An older state of a known uid is ignored, and the order of observations of different kinds does not matter.
+    /// Takes an observation. The observation of an older version of an object with a known uid is ignored, and the order of observations of different kinds
+    /// does not matter.
     pub fn observe(&mut self, observation: Observation, now: Timestamp) {
         match observation {
             Observation::Job(kind, change) => {
@@ -125,7 +126,7 @@ impl Control {
         };
         self.put_job(object.clone(), now, |older| {
             let mut state = job.state(older);
-            // A large job that was read completely is needed in full for the next decision, so its object is kept.
+            // A large job that was read completely is needed completely for the next decision, so the view keeps the complete job.
             let was_read = older.is_some_and(|older| older.is_large() && older.uid == state.uid);
             if !was_read {
                 state.lighten();

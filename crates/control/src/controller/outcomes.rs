@@ -28,7 +28,7 @@ use jiff::Timestamp;
 use crate::controller::failures::Failures;
 use crate::controller::{Control, planning};
 
-/// Time in milliseconds after which the pods of a job are counted again, if too many of them have not ended.
+/// Time in milliseconds after which control counts the pods of a job again, if too many pods of the job have not ended.
 const PROBE_AGAIN_MS: u64 = 500;
 
 impl Control {
@@ -38,12 +38,13 @@ impl Control {
         self.work.touch_related(&self.view, &object);
         let (origin, purpose) = (write.origin.clone(), write.purpose);
         if origin.kind == Kind::TrainingJob && origin != object {
-            // Among the objects that control creates for a TrainingJob, only Jobs mark the TrainingJob, so the end of a task for another object marks the
-            // TrainingJob here.
+            // Among the objects that control creates for a TrainingJob, only Jobs mark the TrainingJob, so this line marks the TrainingJob when a task for
+            // another object ends.
             self.work.touch(origin.clone());
         }
         if matches!(object.kind, Kind::PodTemplate | Kind::ProvisioningRequest) {
-            // A PodTemplate or ProvisioningRequest that does not exist yet cannot name the object for which it is made, so that object is marked here.
+            // A PodTemplate or ProvisioningRequest that does not exist yet cannot name the object for which it is made, so this line marks the object for which
+            // the task was made.
             self.work.touch(origin.clone());
         }
         match (write.query, outcome.into()) {
@@ -52,7 +53,7 @@ impl Control {
                 self.take_answer(object.clone(), write, answer, now);
             }
             (Some(_), TaskOutcome::Answered(Err(failure))) => self.take_query_failure(&object, &write, failure, now),
-            // An outcome that does not belong to the task leaves the task's own outcome unknown.
+            // If the reported outcome does not belong to the task (such as an answer to another query), the task's own outcome is unknown.
             (_, other) => {
                 self.failures().lost(&object, &write, &format!("not an outcome of this task: {other:?}"), now)
             }
@@ -223,7 +224,7 @@ impl Control {
         }
     }
 
-    /// Notes the effects of a successful task that no watch shows.
+    /// Notes the effects of a successful task that the watches do not show.
     fn note_done(&mut self, object: &ObjectKey, write: &InFlightWrite, now: Timestamp) {
         if let (true, Some(uid)) = (write.owned_first && !write.vanished, self.view.uid_of(object)) {
             self.notes.jobs_mut().change(&uid, JobNotes::note_rid_of_pods);

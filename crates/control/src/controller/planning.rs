@@ -60,7 +60,7 @@ pub(crate) fn sweep(
     found
 }
 
-/// The owners of the state that a plan changes.
+/// The owners of the state that making a plan changes.
 pub(crate) struct Planning<'a> {
     /// The settings of control.
     pub(crate) settings: &'a Settings,
@@ -132,8 +132,8 @@ impl Planning<'_> {
         due > now
     }
 
-    /// Asks the engine for a plan if one is wanted, and notes its admissions, evictions and reasons. The result is true if the plan may have changed the
-    /// figures of queues.
+    /// Asks the engine for a plan if one is wanted, and notes its admissions, evictions and reasons. The function returns true if the plan may have changed the
+    /// figures in the statuses of queues.
     pub(crate) fn plan(&mut self, now: Timestamp, cycles: u64) -> bool {
         let free = self.settings.max_unacknowledged.saturating_sub(plans::under_way(self.notes.workloads()));
         if !self.quota.wants_plan() || free == 0 || self.waits_for_room(free, now) || self.waits_for_creations(now) {
@@ -142,7 +142,7 @@ impl Planning<'_> {
         self.quota.plans_mut().end_delay();
         let one_by_one = self.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.block_admission);
         if one_by_one && self.unready() {
-            // The event that makes the Workload ready, or ends it, asks for a new plan.
+            // No time for a new plan is set here, because the observation that the admitted Workload is ready or has ended asks for a new plan.
             self.quota.planned(false);
             self.explain_block(now);
             return false;
@@ -203,7 +203,7 @@ impl Planning<'_> {
         true
     }
 
-    /// Whether an admitted Workload has pods that are not ready (`waitForPodsReady.blockAdmission`).
+    /// Whether any admitted Workload has pods that are not ready, and so blocks admissions (`waitForPodsReady.blockAdmission`).
     fn unready(&self) -> bool {
         let mut admitted = self.view.workloads().all_reserving();
         plans::under_way(self.notes.workloads()) > 0

@@ -1,5 +1,5 @@
-//! Creation of pods, and of the kinds that are admitted through their pods, with the functions that answer an admission review of Berth's webhooks. Pods that a
-//! controller would create from a template are created here, on paper.
+//! Creation of pods, and of the kinds that are admitted through their pods, with the functions that answer an admission review of Berth's webhooks. This module
+//! creates the objects of the pods that a controller would create from a pod template.
 
 use std::collections::BTreeMap;
 
@@ -21,26 +21,26 @@ use serde_json::Value;
 use super::error::ObjectError;
 use super::{Offline, object_key, read};
 
-/// Largest number of pods that are created from one template, so that a user who requests too many pods does not wait long.
+/// Largest number of pods that are created from one pod template, so that a user who requests too many pods does not wait long.
 const MOST_REPLICAS: usize = 5_000;
 /// Largest number of pods that are created from all templates together, not counting the first pod of each template.
 const MOST_PODS: usize = 20_000;
-/// Kind of the object that controls the pods of a Deployment.
+/// Kind of the object that is the controlling owner of a Deployment's pods.
 const REPLICA_SET: &str = "ReplicaSet";
 
-/// Result of the creation of an object.
+/// Result of the creation of a Pod, a Deployment or a StatefulSet in an offline run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Creation {
     /// Berth manages the object.
     Managed {
         /// Names of the pods that stand for a Deployment or StatefulSet; empty for a StatefulSet that is one group, and for a single pod.
         pods: Vec<String>,
-        /// Number of replicas that were left out, because a template may create only a limited number of pods.
+        /// Number of replicas that were not created, because only a limited number of pods is created from a pod template.
         left_out: usize,
     },
-    /// Berth does not manage the object, for this reason.
+    /// Berth does not manage the created object; the text is the reason.
     Unmanaged(String),
-    /// The webhook refuses the object, with its faults.
+    /// Berth's webhook refuses the object to create because of these faults.
     Refused(Vec<FieldError>),
 }
 
@@ -242,7 +242,7 @@ fn has_label(metadata: &ObjectMeta, key: &str) -> bool {
     metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(key))
 }
 
-/// Fault of a pod, with the field's path in the pod template.
+/// A fault of a pod, with the path that the faulty field has in the pod template.
 fn in_template(fault: FieldError) -> FieldError {
     FieldError { field: format!("spec.template.{}", fault.field), ..fault }
 }
@@ -259,7 +259,7 @@ fn overruled(metadata: &ObjectMeta, facts: Facts, (managed, integration): (bool,
     Some(format!("{} {} controls it, and says what it runs", owner.kind, owner.name))
 }
 
-/// The reason why a pod does not wait for a queue.
+/// The reason why Berth does not manage a pod, so that the pod does not wait for quota.
 fn why_unmanaged(metadata: &ObjectMeta, facts: Facts) -> String {
     if !facts.managed_namespace {
         return "the configuration does not select its namespace".to_owned();

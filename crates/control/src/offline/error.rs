@@ -1,11 +1,11 @@
-//! The reasons why an object is not taken.
+//! The reasons why control without a cluster does not take an object or manifest.
 
 use std::fmt;
 
 use berth_api::conversion::ConversionError;
 use berth_reconcile::write::Kind;
 
-/// Reason why a manifest or an object is not taken.
+/// Reason why control without a cluster does not take a manifest or an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectError {
     /// A part of the object does not have the form of its kind.
@@ -15,16 +15,16 @@ pub enum ObjectError {
         /// Fault of the part.
         fault: String,
     },
-    /// The `apiVersion` of the object is not read.
+    /// Berth does not read the `apiVersion` of the object.
     Version {
         /// The `apiVersion` of the object.
         given: String,
-        /// The versions that are read, joined by `or`.
+        /// The API versions of the kind that Berth reads, joined by `or`.
         read: String,
     },
     /// The object cannot be converted to the version that the API server stores.
     Conversion(ConversionError),
-    /// No object of the kind is taken.
+    /// Control without a cluster takes no object of this kind.
     UnknownKind(String),
     /// An object of the kind has no pods to create.
     NoPods(Kind),

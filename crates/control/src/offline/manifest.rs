@@ -17,15 +17,15 @@ use super::error::ObjectError;
 /// The API group of Deployments and StatefulSets.
 const APPS: &str = "apps";
 
-/// Meaning of a manifest for Berth.
+/// Result of the check of a manifest: its meaning for Berth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Manifest {
-    /// An object of a kind that decisions depend on.
+    /// The manifest has an object of a kind on which Berth's decisions depend.
     Read {
         /// Fields that the object's kind does not have, such as `spec.resourceGroups[0].flavour`: the API server drops them.
         unknown: Vec<String>,
     },
-    /// An object of a kind that no decision depends on.
+    /// The manifest has an object of a kind on which no decision of Berth depends.
     Foreign,
 }
 
@@ -111,8 +111,8 @@ fn older<Spec: DeserializeOwned + Serialize>(object: &Value) -> serde_json::Resu
     Ok(Value::Object(known))
 }
 
-/// Error of the innermost part of an object that cannot be read although every field beside it was removed. `around` puts a part back into its place in the
-/// object, and `why` is the error of the part.
+/// The error about the innermost part of an object that cannot be read even if the other fields at its level are removed. `around` makes an object that has the
+/// part in its place, and `why` is the error of reading `part`.
 fn fault(
     part: &Value,
     path: &str,

@@ -3,7 +3,7 @@
 use berth_reconcile::workload::status::OWNED;
 use serde_json::{Map, Value, json};
 
-/// Changes the map that a JSON value is; a value of another type is replaced by an empty map first.
+/// Applies a change to a JSON value that is a map; a value of another type is replaced by an empty map before the change.
 pub(super) fn with_map<R: Default>(value: &mut Value, change: impl FnOnce(&mut Map<String, Value>) -> R) -> R {
     if !value.is_object() {
         *value = Value::Object(Map::new());
@@ -14,7 +14,7 @@ pub(super) fn with_map<R: Default>(value: &mut Value, change: impl FnOnce(&mut M
     }
 }
 
-/// Changes the map under a field of a JSON object; an absent map is created.
+/// Applies a change to the map in a field of a JSON object; an absent map is created before the change.
 pub(super) fn edit<R: Default>(
     object: &mut Value,
     field: &str,

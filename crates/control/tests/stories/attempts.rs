@@ -53,7 +53,7 @@ fn job_set_at_last_restart_ignores_successes_of_previous_attempt() {
     cluster.complete("a-job-0");
     says(&mut cluster, 1, 0);
     assert_eq!(used(&cluster), json!("4000 of 4000"), "it may be restarted");
-    // The JobSet controller writes the new number of restarts and the old counts together.
+    // The JobSet controller writes the new number of restarts together with the numbers of succeeded Jobs of the previous attempt.
     says(&mut cluster, 1, 1);
     assert_eq!(cluster.count(Purpose::SetReclaimable), 0, "{:?}", cluster.writes);
     make_jobs(&mut cluster, Some("1"));

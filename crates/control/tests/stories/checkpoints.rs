@@ -113,7 +113,7 @@ fn checkpoint_in_second_of_request_counts_only_if_saved_afterwards() {
         assert_eq!(cluster.annotated_pods.len(), 1, "what it saved a moment before is no answer");
         assert!(cluster.has_job("victim-worker"), "it may save");
         if failover {
-            // A replica that did not evict the job cannot know what the job had saved before, and must not wait for a checkpoint in vain.
+            // A replica that did not evict the job cannot know what the job had saved before, and must not wait for a checkpoint that never comes.
             cluster.restart();
         } else {
             save(&mut cluster, "victim", 701);

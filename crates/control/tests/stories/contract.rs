@@ -1,5 +1,5 @@
-//! Behaviour beside the order of admissions that tools and users of Kueue rely on: prebuilt Workloads, priorities, deleted queues, and the texts of conditions
-//! and events.
+//! Behaviour, other than the order of admissions, on which tools and users of Kueue rely: prebuilt Workloads, priorities, deleted queues, and the texts of
+//! conditions and events.
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, Purpose, Term};
@@ -54,7 +54,7 @@ fn workload_ended_out_of_sync_gives_planned_quota_back() {
 fn job_that_outgrows_its_prebuilt_workload_stops_and_frees_quota() {
     let mut cluster = one_queue("1");
     let mut template = guest("1")["spec"]["template"].clone();
-    // The API server sets this default in the Job, and not in the Workload.
+    // The API server sets the default of `terminationMessagePath` in a Job, and not in the pod template of a Workload.
     let mut filled = guest("1");
     filled["spec"]["completions"] = json!(5);
     filled["spec"]["parallelism"] = json!(1);

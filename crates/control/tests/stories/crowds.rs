@@ -8,12 +8,12 @@ use berth_control::write::{Kind, Purpose};
 use crate::stories::groups::{gated, member};
 use crate::stories::pod_queue;
 
-/// The number of pods. With an algorithm that compares each pod with all other pods, this number takes minutes.
+/// The number of pods. With so many pods, a step of an algorithm that compares each pod with all other pods takes minutes.
 const PODS: usize = 8_000;
-/// The limit of the processor time: ten times what the step takes on a slow machine.
+/// The limit of the processor time of one step of control: ten times the time that the step takes on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The processor time of this thread. On a busy machine the thread may wait for minutes, and waiting does not count.
+/// The processor time that this thread has used. On a busy machine the thread may wait for minutes, and the time of waiting does not count.
 pub(crate) fn spent() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())

@@ -60,7 +60,7 @@ pub fn with_priorities(mut cluster: Cluster) -> Cluster {
     cluster
 }
 
-/// Judgements about elastic jobs.
+/// Checks of the invariants of elastic jobs in a simulated cluster.
 pub trait Judged {
     /// Checks at any moment the invariants that the observer of the end-to-end tests checks.
     fn judge(&self, what: &str);
@@ -374,7 +374,7 @@ fn elastic_job_ends_the_same_despite_failed_or_lost_writes() {
         cluster.pass(3);
         cluster.put(Kind::TrainingJob, elastic("a", json!({"scaleUpStep": 2})));
         cluster.pass_judged(3, &what);
-        // Each fault is tried with a scale-up, and then with a scale-down.
+        // Each faulty outcome of a write is tried during a scale-up, and afterwards during a scale-down.
         cluster.faults.push(fault.clone());
         cluster.complete("first");
         cluster.pass_judged(90, &what);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::stories::cluster::{Cluster, job, merge};
 use crate::stories::one_queue;
 
-/// The change of a Job's status when a pod has ended: a pod succeeds, an index succeeds, or an index fails without a retry.
+/// Completion mode of a Job, and the field of its status that changes when a pod ends: a pod succeeds, an index succeeds, or an index fails without a retry.
 const ENDS: [(&str, &str); 3] =
     [("NonIndexed", "succeeded"), ("Indexed", "completedIndexes"), ("Indexed", "failedIndexes")];
 

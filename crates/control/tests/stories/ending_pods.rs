@@ -85,7 +85,7 @@ impl Run {
 }
 
 /// A user deletes a Job, and the Job's controller makes the Job again at once, while the pods of the deleted Job end: the old and the new pods are charged. The
-/// charge does not depend on which watch reports first, or on which replica leads.
+/// charge for the old pods does not depend on whether the watch of Jobs or of pods reports first, or on which replica leads.
 #[test]
 fn pods_of_deleted_part_are_charged_until_they_have_ended() {
     for (pods_first, restarts) in [(false, None), (true, None), (false, Some(true)), (true, Some(false))] {
@@ -135,7 +135,7 @@ fn quota_waits_for_pods_of_deleted_part() {
     }
 }
 
-/// Each deletion of a part leaves ending pods behind: Berth evicts the job when there are too many of these pods.
+/// Each deletion of a part leaves ending pods behind: Berth evicts the job when it has too many ending pods.
 #[test]
 fn part_deleted_again_and_again_evicts_its_job() {
     for mut run in runs(0) {

@@ -282,7 +282,7 @@ fn lost_job_start_cannot_apply_after_quota_is_released() {
     assert!(annotations.is_none_or(serde_json::Map::is_empty), "{withdrawn}");
     assert_eq!(cluster.count(Purpose::WithdrawStart), 1);
 
-    // No start is withdrawn if no answer was lost.
+    // Berth withdraws no start of a job whose write was answered.
     cluster.put(Kind::JOB, job("c", "lq", "1", true));
     let workload = name_of(cluster.workload_of("b").unwrap());
     deactivate(&mut cluster, &workload);

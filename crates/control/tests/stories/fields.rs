@@ -53,7 +53,7 @@ fn fungibility(field: &str, field_value: Option<&str>) -> Value {
     field_value.map_or_else(|| json!({}), |field_value| json!({"flavorFungibility": {(field): field_value}}))
 }
 
-/// A job takes the first flavor, and a job of a higher priority that is created later is admitted, too.
+/// Creates a job that takes the first flavor, and later a job of a higher priority, which is admitted, too.
 fn an_urgent_one_comes(cluster: &mut Cluster, field_value: Option<&str>) {
     cluster.put(Kind::JOB, of_class("before", "own", "1", "low"));
     cluster.settle();
@@ -65,7 +65,7 @@ fn an_urgent_one_comes(cluster: &mut Cluster, field_value: Option<&str>) {
 
 #[test]
 fn flavor_fungibility_decides_whether_next_flavor_is_tried() {
-    // The first flavor would have to be borrowed, and the second flavor is within the queue's own quota.
+    // In the first flavor the ClusterQueue would have to borrow, and in the second flavor the job fits into the queue's own quota.
     for (field_value, expected) in
         [(None, "first"), (Some("MayStopSearch"), "first"), (Some("TryNextFlavor"), "second")]
     {

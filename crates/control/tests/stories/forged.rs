@@ -17,7 +17,7 @@ fn forged(cluster: &Cluster, name: &str, training: &str) -> Value {
 
 #[test]
 fn job_with_forged_training_job_owner_is_queued_like_others() {
-    // The Job has the name of no role, the name of a role that this framework does not have, or an unrelated name.
+    // The forged Job has the TrainingJob's name with an unknown role, with the role `ps` that the TrainingJob does not have, or an unrelated name.
     for name in ["a-more", "a-ps", "other"] {
         let mut cluster = started("2", json!({}));
         assert_eq!(cluster.phase("a"), "Running");
@@ -194,8 +194,8 @@ fn elastic_part_with_requests_beyond_its_quota_is_recreated() {
 
 #[test]
 fn part_with_equal_or_lower_requests_is_left_alone() {
-    // The admitted request in another notation, with fields that the API server adds, a smaller request, and a request for a resource that the queue does not
-    // count.
+    // Resources to which the Job's pods are changed: the admitted request in another notation, with fields that the API server adds, a smaller request, and a
+    // request for a resource that the queue does not count.
     for same in [
         json!({"requests": {"cpu": "1000m"}}),
         json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}),

@@ -35,7 +35,7 @@ fn shrink(cluster: &mut Cluster) {
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"elasticConfig": {"maxWorkers": 3}}}));
 }
 
-/// The outcomes of all tries of a request; the last outcome is a pause that is longer than any grace period.
+/// Outcomes of the successive tries of a request to save a checkpoint; the last outcome asks for a pause that is longer than any grace period.
 fn lasting() -> [WriteOutcome; 4] {
     [
         WriteOutcome::Conflict,

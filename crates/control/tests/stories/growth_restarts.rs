@@ -72,8 +72,8 @@ fn job_waiting_for_checkpoint_does_not_block_growth_of_others() {
     assert_eq!((cluster.workers("a"), cluster.workers("b")), (2, 4), "{:?}", cluster.writes);
 }
 
-/// Two cpus of a ClusterQueue have been idle for a while. TrainingJob `a` waits for a checkpoint to use them, and TrainingJob `b` may grow by one worker soon
-/// afterwards.
+/// Two cpus of a ClusterQueue have been idle for a while. TrainingJob `a` waits for a checkpoint before it grows into these idle cpus, and TrainingJob `b` may
+/// grow by one worker soon afterwards.
 fn two_that_could_grow() -> Cluster {
     let mut cluster = with_priorities(cluster());
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"preemption": {"withinClusterQueue": "Never"}}}));

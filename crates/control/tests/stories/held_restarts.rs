@@ -77,7 +77,7 @@ fn part_failure_while_restart_deletes_its_peers_is_ignored() {
 }
 
 /// A TrainingJob of a parameter server and two workers that saves checkpoints, and grows when more quota of its queue is idle. For the restart with four
-/// workers Berth deletes the parameter server, without which the Job of the workers fails; a finalizer keeps that Job.
+/// workers Berth deletes the parameter server, without which the Job of the workers fails; a finalizer keeps the Job of the workers.
 fn kept_from_before_its_growth() -> Cluster {
     let mut cluster = with_priorities(cluster());
     cluster.put(Kind::JOB, other("first", "3", 1));

@@ -94,7 +94,7 @@ pub fn running() -> Cluster {
     cluster
 }
 
-/// Whether `t` stops for a job of a higher class or, if the namespace is no longer managed, when a client deactivates its Workload.
+/// Whether the job `t` stops for a job of a higher class or, if the namespace is no longer managed, when a client deactivates the Workload of `t`.
 fn gives_way(cluster: &mut Cluster, edit: Edit) -> bool {
     if !matches!(edit, Edit::Namespace) {
         return urgent_has_its_turn(cluster, "1");
@@ -282,7 +282,7 @@ fn job_naming_another_workload_switches_to_that_workload() {
     assert!(!cluster.objects().contains_key(&Cluster::key(Kind::Workload, "team", &own)), "{:?}", cluster.writes);
 }
 
-/// A user's finalizer keeps a job that is being deleted, and the job's queue label is removed: other jobs can preempt it nevertheless.
+/// A user's finalizer keeps a job that is being deleted, and the job's queue label is removed: other jobs can preempt the deleted job nevertheless.
 #[test]
 fn terminating_job_that_left_its_queue_can_be_preempted() {
     let mut cluster = running();

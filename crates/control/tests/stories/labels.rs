@@ -328,7 +328,7 @@ fn bastion_label_gets_job_set_one_event_under_overriding_policy() {
         cluster.pass(20);
         let writes = |cluster: &Cluster| cluster.writes.iter().filter(|(_, key)| key.kind == Kind::JOB_SET).count();
         let before = writes(&cluster);
-        // If the JobSet is looked at repeatedly, it gets no other event and no other write.
+        // If control decides about the JobSet again, the JobSet gets no further event and no further write.
         cluster.set_class("any", 1);
         cluster.pass(20);
         let found = events_of(&cluster, "BastionRunner");

@@ -462,7 +462,7 @@ fn job_with_unready_pods_is_evicted_after_recovery_timeout() {
 
 #[test]
 fn priority_boost_orders_waiting_jobs_only_with_gate_on() {
-    // A sum of priority and boost beyond 32 bits is distinguished from the largest priority.
+    // A sum of a job's priority and priority boost that exceeds 32 bits counts as higher than the largest priority.
     for (gate, base, first) in [(true, 0, "b"), (true, i32::MAX, "b"), (false, 0, "a")] {
         let mut settings = crate::stories::cluster::settings();
         settings.priority_boost = gate;

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use crate::stories::cluster::{Cluster, flavor, job, local_queue, settings};
 use crate::stories::elastic::elastic;
 
-/// A ClusterQueue with enough cpus and eight GPUs, of which a job may have `most`.
+/// A ClusterQueue with enough cpus and eight GPUs, whose policy allows one job at most `most` GPUs.
 fn allowing(settings: Settings, most: i64) -> Cluster {
     allowing_of(settings, "nvidia.com/gpu", most)
 }
 
-/// A ClusterQueue with enough cpus and eight GPUs of the given resource, of which a job may have `most`.
+/// A ClusterQueue with enough cpus and eight GPUs of the given resource, whose policy allows one job at most `most` GPUs.
 fn allowing_of(settings: Settings, resource: &str, most: i64) -> Cluster {
     let mut cluster = Cluster::with(settings);
     cluster.put(Kind::ResourceFlavor, flavor("spot", json!({"cloud": "spot"})));

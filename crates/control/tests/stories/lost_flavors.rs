@@ -42,7 +42,7 @@ fn removed_flavor_stays_charged_and_shown_while_job_uses_it() {
     mark_deleted(&mut cluster, Kind::ResourceFlavor, "default");
     cluster.pass(30);
     assert_eq!(waits(&cluster, Kind::ResourceFlavor), ["The deletion waits for workloads that hold quota of it"]);
-    // A Workload that may preempt takes quota beyond the limit back, and the status shows no usage of Workloads that have ended.
+    // When the job that held quota of the removed flavor has ended, the status of the ClusterQueue shows only the flavor that is left.
     cluster.complete("a");
     cluster.pass(30);
     let left = shown(&cluster, Kind::ClusterQueue, "cq", "flavorsReservation");

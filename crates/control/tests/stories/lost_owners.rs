@@ -129,7 +129,7 @@ fn jobset_or_training_workload_with_foreign_finalizer_holds_no_quota() {
     }
 }
 
-/// Berth's finalizer is already removed, as after a restart at that moment: the quota is free nevertheless.
+/// Berth has already removed its finalizer from a Workload, as after a restart just after that write: the quota of the Workload is free nevertheless.
 #[test]
 fn deleted_workload_without_own_finalizer_holds_no_quota() {
     let mut cluster = running();

@@ -9,7 +9,7 @@ use crate::stories::pod_queue;
 use crate::stories::pods::pod;
 use crate::stories::training::training;
 
-/// Job kinds with two cpus in all, and the number of writes that start the whole job.
+/// Kinds of jobs of two cpus in all, and the number of writes that start all pods of the job.
 const KINDS: [(&str, usize); 4] = [("Job", 1), ("JobSet", 1), ("Pod", 1), ("group", 2)];
 
 /// A JobSet that the JobSet controller has stopped. Each replicated job has the given number of pods of one cpu.

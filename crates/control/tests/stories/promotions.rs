@@ -21,7 +21,7 @@ fn second_on_demand(tiers: Value) -> Cluster {
     cluster
 }
 
-/// Checks that the job is still in its tier after `not_yet` seconds, and in the better tier after `then` more seconds.
+/// Checks that the job `second` is still in its tier after `not_yet` seconds, and in the better tier after `then` more seconds.
 fn promoted_between(cluster: &mut Cluster, (not_yet, then): (i64, i64), why: &str) {
     cluster.pass(not_yet);
     assert_eq!(flavor_of(cluster, "second"), json!("on-demand"), "{why}");
@@ -121,7 +121,7 @@ fn job_moving_back_avoids_remembered_stock_out_if_alternatives_exist() {
         assert_eq!(flavor_of(&cluster, "early"), json!("on-demand"));
         cluster.without_nodes.clear();
         cluster.complete("early");
-        // The back-off is over, and the stock-out is still remembered.
+        // The back-off of the reserved flavor is over, and its stock-out is still remembered.
         cluster.pass(75);
         for (name, tier) in [("first", "reserved"), ("filler", "on-demand"), ("second", "spot")] {
             cluster.put(Kind::JOB, job(name, "lq", "1", true));

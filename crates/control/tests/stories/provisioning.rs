@@ -143,7 +143,7 @@ fn job_starts_on_capacity_once_provisioning_request_is_provisioned() {
     assert_eq!(annotations["autoscaling.x-k8s.io/provisioning-class-name"], json!("queued"));
     assert_eq!(job["template"]["spec"]["nodeSelector"], json!({"tier": "spot", "pool": "p-7"}));
 
-    // An expired booking has no effect on a running job.
+    // The condition `BookingExpired` of a ProvisioningRequest has no effect on a running job.
     say(&mut cluster, &asks, &[("Provisioned", "True", "there"), ("BookingExpired", "True", "over")]);
     let before = cluster.writes.len();
     cluster.pass(60);

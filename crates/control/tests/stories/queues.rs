@@ -378,7 +378,8 @@ fn job_without_queue_reports_that_it_names_none() {
     }
 }
 
-/// Berth itself answers this admission check: the check's condition has the text that an event has for other checks.
+/// If Berth itself answers an admission check, the reason why the check's deletion waits is in the check's condition; for checks of other controllers, an event
+/// has this text.
 #[test]
 fn deleted_check_of_berth_names_its_queues_in_condition() {
     let mut cluster = asked_with(&json!({}), |_| {});

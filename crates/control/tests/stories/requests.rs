@@ -116,7 +116,7 @@ fn changed_resource_requests_are_shown_though_pending_reason_stays() {
     assert_eq!(shown(&cluster), asks("2Gi"));
     assert_eq!(cluster.condition("a", "QuotaReserved").unwrap(), waits, "that alone has changed");
     let reported = cluster.count(Purpose::ExplainPending);
-    // The amount of memory does not change, and is only written in another notation.
+    // The memory of the RuntimeClass's overhead stays the same amount, written in another notation.
     set_overheads(&mut cluster, &json!({"memory": "2048Mi"}));
     cluster.pass(120);
     assert_eq!((shown(&cluster), cluster.count(Purpose::ExplainPending)), (asks("2Gi"), reported));

@@ -318,7 +318,7 @@ fn pods_from_before_scaling_restart_do_not_count_as_new() {
     merge(&mut job["spec"], &short());
     let mut cluster = held_small(job);
     cluster.nodes = Some(3);
-    // The TrainingJob's Jobs remain for a while after the status shows the restart.
+    // The Jobs of the TrainingJob are not deleted for a while after the TrainingJob's status shows the restart.
     cluster.faults.push((Purpose::StopTraining, WriteOutcome::Busy(8_000), false));
     saves_when_idle(&mut cluster);
     for _ in 0..20 {

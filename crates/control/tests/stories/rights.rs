@@ -6,13 +6,14 @@ use berth_control::write::{Kind, Subresource};
 
 use crate::stories::cluster::rights::{GRANTED, Right, of_secrets, right};
 
-/// The verbs of Berth's writes to every job kind that can be suspended, with the purposes of the writes; the last purpose in each line is for Jobs only.
+/// The verbs of Berth's writes to every job kind that can be suspended, with the purposes of the writes; only Jobs have writes of the last purpose in each
+/// line.
 const WRITTEN_OF_JOBS: [(&str, &str); 2] = [
     ("patch", "StartJob, SuspendJob, RestoreTemplate, ScaleTraining"),
     ("delete", "DeleteJob, DeleteChild, StopTraining"),
 ];
 
-/// The writes to other kinds: kind, subresource, verb, and the purposes of the writes. A job kind whose status is written has a line as well.
+/// The writes to other kinds: kind, subresource, verb, and the purposes of the writes. A job kind whose status Berth writes has a line in this table as well.
 const WRITTEN: [(Kind, Subresource, &str, &str); 28] = [
     (Kind::Workload, Subresource::None, "create", "CreateWorkload"),
     (Kind::Workload, Subresource::None, "patch", "UpdateWorkload, AdoptWorkload, ScaleTraining, finalizers and others"),

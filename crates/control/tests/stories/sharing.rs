@@ -73,7 +73,7 @@ fn victim_keeps_running_when_preemptor_is_deleted_before_eviction() {
     cluster.delete(&Cluster::key(Kind::JOB, "team", "mine"));
     cluster.pass(60);
     assert!(cluster.is("borrower", "Admitted") && !cluster.is("borrower", "Evicted"));
-    // The next preemptor evicts the job like any other victim.
+    // The next preemptor evicts the job that was spared like any other victim.
     cluster.put(Kind::JOB, job("again", "owner", "2", true));
     cluster.pass(30);
     assert!(cluster.is("again", "Admitted") && !cluster.is("borrower", "QuotaReserved"));
@@ -205,7 +205,7 @@ fn weighted_share_is_rounded_in_status_and_exact_in_metrics() {
     cluster.put(Kind::LocalQueue, local_queue("guest", "guest"));
     cluster.pass(10);
     assert_eq!(shares(&cluster), [(0.0, json!(0)), (0.0, json!(0))]);
-    // The job uses one of three cpus that can be lent.
+    // The job `borrower` uses one of the three cpus that its ClusterQueue can borrow.
     cluster.put(Kind::JOB, job("borrower", "guest", "1", true));
     cluster.pass(10);
     assert!(cluster.is("borrower", "Admitted"));

@@ -20,9 +20,9 @@ use crate::stories::tiers::tiered_cluster;
 
 const TIERS: [&str; 3] = ["reserved", "on-demand", "spot"];
 const MOST_PROMOTIONS: usize = 3;
-/// Seconds of patience in each tier.
+/// Seconds for which a job waits for nodes of its tier (patience), in each tier.
 const PATIENCE: i64 = 60;
-/// Seconds of the first back-off; `MAX` is the longest back-off.
+/// Seconds of a flavor's first back-off after a stock-out; `MAX` is the longest back-off.
 const INITIAL: i64 = 60;
 const MAX: i64 = 240;
 /// Seconds for which each of several successive stock-outs is remembered.
@@ -236,7 +236,7 @@ fn shown(cluster: &Cluster) -> Vec<Shown> {
     all.map(read).collect()
 }
 
-/// An admission of a job to a tier, or the end of its stay in the tier.
+/// A turn of a job: its admission to a tier, or the end of its stay in the tier.
 struct Turn {
     at: Timestamp,
     tier: String,
@@ -257,7 +257,7 @@ impl Turn {
     }
 }
 
-/// The turns of each job since the move number `since`.
+/// The admissions of each job to tiers and the ends of its stays, from the cluster's move number `since` on.
 fn turns(cluster: &Cluster, since: usize) -> BTreeMap<&'static str, Vec<Turn>> {
     let mut turns: BTreeMap<&str, Vec<Turn>> = NAMES.into_iter().map(|name| (name, Vec::new())).collect();
     for (step, at) in cluster.moves.iter().zip(&cluster.moved_at).skip(since) {
@@ -298,7 +298,7 @@ fn remembered<'a>(looks: &'a Looks, flavor: &str, at: Timestamp) -> Option<&'a S
     looks[next].1.iter().filter(holds).find(|one| one.last == before.last)
 }
 
-/// Facts about a random world from the time at which its capacity no longer changes.
+/// Facts about a random world, for the time after which its capacity no longer changes.
 struct Known<'a> {
     ground: Ground,
     /// The tiers that have no nodes.
@@ -307,7 +307,7 @@ struct Known<'a> {
     looks: &'a Looks,
 }
 
-/// Breaches of the laws in the turns of one job.
+/// Breaches of the laws in the admissions of one job to tiers and in the ends of its stays.
 fn judge(name: &str, turns: &[Turn], known: &Known) -> Vec<String> {
     let Known { ground, without, quiet, looks } = *known;
     let mut faults = Vec::new();

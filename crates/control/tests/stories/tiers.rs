@@ -231,7 +231,7 @@ fn stock_out_in_zone_holds_only_for_jobs_selecting_it() {
         cluster.settle();
         assert_eq!(flavor_of(&cluster, there), json!("reserved"), "{there}: nobody has missed nodes of its zone");
         assert_eq!(flavor_of(&cluster, gone), json!("on-demand"), "{gone} is spared");
-        // The next leader reads from the policy's status for which zone the stock-out holds.
+        // The next leader reads from the status of the QueuePolicy for which zone the flavor is out of stock.
         cluster.restart();
     }
 }
@@ -287,7 +287,7 @@ fn job_with_single_tier_retries_it_with_growing_backoff() {
     cluster.put(Kind::JOB, accepting("a", "reserved"));
     cluster.pass(6 * 3600);
     let evictions = cluster.workload_of("a").unwrap()["status"]["schedulingStats"]["evictions"].clone();
-    // Each of the seven tries takes ten minutes; the back-offs between them are 5, 10, 20, 40, 80 and 120 minutes.
+    // Each of the job's seven tries in the tier takes ten minutes; the back-offs between the tries are 5, 10, 20, 40, 80 and 120 minutes.
     assert_eq!(evictions, json!([{"reason": "StockOut", "underlyingCause": "", "count": 7}]));
 }
 

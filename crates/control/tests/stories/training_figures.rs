@@ -24,12 +24,12 @@ fn prioritised(quota: &str) -> Cluster {
     cluster
 }
 
-/// The counters and histograms with the given name, of everything measured so far: the labels as text, and increments or milliseconds.
+/// The measures of a counter or histogram since the last call: the labels as text, and increments or milliseconds.
 pub fn measured(cluster: &mut Cluster, name: &str) -> Vec<(String, i64)> {
     found(&cluster.control.drain_measures(), name)
 }
 
-/// The measures with the given name: the labels as text, and increments or milliseconds.
+/// The measures in a list that belong to the metric of the given name: the labels as text, and increments or milliseconds.
 pub fn found(measures: &[Measure], name: &str) -> Vec<(String, i64)> {
     let text = |labels: &Vec<(&'static str, String)>| {
         labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")

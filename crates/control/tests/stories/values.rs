@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::stories::checks;
 use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 
-/// The values of the labels in the order of their keys, with spaces between them.
+/// The values of a metric's labels in the order of the labels' keys, with spaces between the values.
 fn row(labels: &Labels) -> String {
     let mut sorted = labels.clone();
     sorted.sort_unstable();
@@ -27,7 +27,7 @@ fn are(cluster: &Cluster, name: &str, wanted: &[(&str, f64)]) {
     assert_eq!(gauges(cluster, name), wanted, "{name}");
 }
 
-/// Everything that was measured since the last call, by name and labels: increments and seconds.
+/// All measures of counters and histograms since the last call, by name and labels: increments and seconds.
 fn happened(cluster: &mut Cluster) -> BTreeMap<String, BTreeMap<String, Vec<u64>>> {
     let mut all = BTreeMap::<String, BTreeMap<String, Vec<u64>>>::new();
     for measure in cluster.control.drain_measures() {

@@ -41,7 +41,7 @@ fn query_with_outcome_of_another_type_is_asked_again() {
     assert!(control.in_flight.backing_off(&node(), NOW).is_none(), "its own answer ends it");
 }
 
-/// A write with an outcome of another type may have been applied, because the outcome says nothing about the write.
+/// A write for which an outcome of another type is reported may have been applied, because such an outcome does not show what the API server did.
 #[test]
 fn reservation_with_outcome_of_a_query_counts_as_unresolved() {
     for outcome in [TaskOutcome::from(QueryAnswer::Nodes(3)), QueryFailure::Gone.into()] {

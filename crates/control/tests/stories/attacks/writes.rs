@@ -41,7 +41,7 @@ const KEYS: [&str; 25] = [
 ];
 
 impl World {
-    /// A random value that is valid for some of the keys.
+    /// A random value that is valid for some of the labels and annotations in [`KEYS`].
     fn value(&mut self) -> Value {
         match self.dice.below(10) {
             0 | 1 => Value::Null,
@@ -251,7 +251,7 @@ impl World {
             1 => json!({"labels": {labels::POD_SET: (["main", "job", "worker"][self.dice.below(3)])}}),
             2 => json!({"annotations": {labels::WORKLOAD: self.value()}}),
             _ => {
-                // No controller adopts a pod by any of these labels.
+                // The random label is one that names a job's uid, and no controller adopts a pod by any of these labels.
                 let key = ["controller-uid", JOB_SET_UID, labels::TRAINING_JOB_UID][self.dice.below(3)];
                 json!({"labels": {key: self.value()}})
             }
