@@ -251,7 +251,7 @@ impl Offline {
     pub fn remove(&mut self, kind: Kind, namespace: &str, name: &str) {
         let key = object_key(kind, namespace, name);
         if let Some(object) = self.objects.remove(&key) {
-            // An object that was readable when it was stored is readable now.
+            // The result of showing the deleted object to control is ignored, because an object that was readable when it was stored is still readable.
             let _ = self.show(&key, &object, true);
         }
     }

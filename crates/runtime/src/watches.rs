@@ -74,7 +74,7 @@ struct Kind {
     selector: Option<String>,
     /// True if Berth may lead although objects of this kind cannot be listed.
     dispensable: bool,
-    /// The job kind that Berth does not decide about while objects of this kind cannot be listed.
+    /// The job kind about whose jobs Berth makes no decisions while objects of the watched kind cannot be listed.
     holds_up: Option<control::Kind>,
     /// True if lists and watches request metadata only.
     metadata_only: bool,

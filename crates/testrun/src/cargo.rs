@@ -1,7 +1,7 @@
 //! Cargo commands that build programs and find test programs.
 //!
-//! Cargo's targets are chosen by name instead of by package, and `--examples` is always set, although the workspace has no examples. Because of this choice,
-//! Cargo resolves features once for the workspace with its tests, and compiles each dependency once.
+//! Cargo's targets are chosen by name instead of by package, and `--examples` is always set, although the workspace has no examples. If targets are chosen by
+//! name, Cargo resolves features once for the workspace with its tests, and compiles each dependency once.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -19,11 +19,11 @@ pub(crate) enum Class {
 /// Destination of the output of a step's command.
 #[derive(Clone, Debug)]
 pub(crate) enum Output {
-    /// The output goes to the terminal at once.
+    /// The output of the step's command goes to the terminal at once.
     Shown,
-    /// The output goes to a log file, which is printed if the command fails.
+    /// The output of the step's command goes to a log file, which is printed if the command fails.
     Logged(PathBuf),
-    /// The standard output goes to a file that the runner reads, and the standard error goes to the terminal.
+    /// The standard output of the step's command goes to a file that the runner reads, and the command's standard error goes to the terminal.
     Read(PathBuf),
 }
 

@@ -142,7 +142,8 @@ impl Planning<'_> {
         self.quota.plans_mut().end_delay();
         let one_by_one = self.settings.wait_for_pods_ready.as_ref().is_some_and(|settings| settings.block_admission);
         if one_by_one && self.unready() {
-            // No time for a new plan is set here, because the observation that the admitted Workload is ready or has ended asks for a new plan.
+            // While an admitted Workload is not ready, no time for a new plan is set: the observation that this Workload is ready or has ended asks for a new
+            // plan.
             self.quota.planned(false);
             self.explain_block(now);
             return false;

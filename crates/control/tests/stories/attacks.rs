@@ -285,8 +285,8 @@ fn one_world(seed: u64) {
     assert!(berth_engine::check(world.cluster.control.world()).is_empty(), "seed {seed}");
 }
 
-/// The least number of random worlds, and the seconds for which further worlds are tried where the tests use many seeds; `BERTH_STORIES` sets the number of
-/// worlds.
+/// The number of random worlds that the law about tenants tries at least, unless `BERTH_STORIES` sets the number; a run with `BERTH_CASES` of at least 5,000
+/// tries further worlds for `SECONDS` seconds.
 const WORLDS: u64 = 50;
 const SECONDS: u64 = 90;
 

@@ -10,7 +10,7 @@ use crate::stories::tiers::tiered_cluster;
 use crate::stories::training;
 use crate::stories::{one_queue, pod_queue};
 
-/// The size annotation of a Workload.
+/// The value of a Workload's annotation `berth.dev/size`, from which `kubectl get` shows the number of its pods and the sum of their requests.
 fn size(workload: &Value) -> &str {
     workload["metadata"]["annotations"]["berth.dev/size"].as_str().unwrap_or_default()
 }

@@ -55,7 +55,7 @@ fn part_with_edited_pod_count_is_recreated_with_admitted_count() {
         let before = cluster.job("a-worker")["metadata"]["uid"].clone();
         let patch = json!({"spec": {"completions": own, "parallelism": own}});
         cluster.edit(Kind::JOB, "team", "a-worker", &patch);
-        // Berth waits twelve seconds, because the Job is young.
+        // Berth deletes the changed Job only when the Job is about ten seconds old, so the test waits twelve seconds.
         cluster.pass(12);
         assert_eq!(size(&cluster, "a-worker"), (json!(2), json!(2)), "{own}: {:?}", cluster.writes);
         assert_ne!(cluster.job("a-worker")["metadata"]["uid"], before, "{own}");
@@ -69,7 +69,7 @@ fn part_with_edited_pod_count_is_recreated_with_admitted_count() {
 #[test]
 fn part_replaced_by_forged_job_evicts_training_job() {
     let mut cluster = started("2", json!({"jobType": "JAXJob"}));
-    // The forged Job is not even indexed.
+    // The forged Job is not even an Indexed Job, as Berth makes the Jobs of a TrainingJob.
     let mut job = forged(&cluster, "a-worker", "a");
     job["spec"]["parallelism"] = json!(50);
     job["spec"].as_object_mut().unwrap().remove("completions");
@@ -250,7 +250,7 @@ fn parts_are_compared_with_admitted_counts_role_by_role() {
     assert_eq!((size(&cluster, "a-worker").0, size(&cluster, "a-ps").0), (json!(2), json!(1)), "{:?}", cluster.writes);
     assert_eq!((cluster.count(Purpose::StopTraining), cluster.phase("a")), (1, "Running"));
     assert_eq!(cluster.job("a-worker")["metadata"]["uid"], worker, "it was left alone");
-    // The number of workers that the whole gang requests is not the number that was admitted.
+    // The Job of the workers is changed to the largest number of workers that the TrainingJob accepts, which is more than was admitted.
     cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"completions": 4, "parallelism": 4}}));
     cluster.pass(5);
     assert_eq!((size(&cluster, "a-worker").0, cluster.count(Purpose::StopTraining)), (json!(2), 2));

@@ -1,4 +1,4 @@
-//! Deleted Jobs of a running TrainingJob: Berth makes them again, and a Job that cannot be made again does not hold quota for ever.
+//! Deleted Jobs of a running TrainingJob: Berth makes the deleted Jobs again, and a deleted Job that cannot be made again does not hold quota for ever.
 
 use berth_control::event::{Change, Observation};
 use berth_control::write::{Kind, ObjectKey, Purpose, WriteOutcome};

@@ -227,7 +227,7 @@ fn relabelled_pod_that_has_ended_does_not_delay_job_finish() {
     assert_eq!(of_pods(&cluster), [1, 0, 0], "{:?}", cluster.writes);
 }
 
-/// A client creates a pod that looks like a pod of a job. The pod gets no node, is kept by a finalizer, and delays no other job.
+/// A client creates a pod that looks like a pod of a job. This pod without a node is kept by a finalizer, and does not delay any other job.
 #[test]
 fn forged_pod_that_never_runs_does_not_delay_quota_release() {
     let (mut cluster, pod) = running();
@@ -278,8 +278,8 @@ fn pods_of_other_controllers_and_deleted_jobs_are_left_alone() {
     assert_eq!(of_pods(&cluster), [0, 0, 0], "{:?}", cluster.writes);
 }
 
-/// A Job of a JobSet is deleted without its pods, and the JobSet's controller makes the Job again: Berth stops the old pods, because the new pods use the whole
-/// quota.
+/// A Job of a JobSet is deleted without its pods, and the JobSet's controller makes the Job again: Berth stops the orphaned pods of the deleted Job, because
+/// the pods of the new Job use all quota of the JobSet.
 #[test]
 fn orphaned_pods_of_a_part_are_stopped() {
     let mut cluster = contested("4");
@@ -361,7 +361,8 @@ fn resize(cluster: &mut Cluster, cpu: &str) {
     resize_pod(cluster, "t-a", cpu);
 }
 
-/// A pod of a Job is made larger than its requests in the admission: Berth evicts the Workload, and tries the Workload again with pods of the old size.
+/// A pod of a Job is made larger than its requests in the admission: Berth evicts the Workload of the Job, and tries to admit the Workload again with pods of
+/// the old size.
 #[test]
 fn job_with_pod_resized_beyond_quota_is_evicted_and_retried() {
     let (mut cluster, pod) = running();
@@ -421,8 +422,8 @@ fn resized_pod_is_read_once_however_often_metadata_change() {
     assert!(!cluster.is("t", "Evicted"), "{:?}", cluster.writes);
 }
 
-/// A client removes the labels of a pod and deletes the pod's JobSet or TrainingJob in the same second. The deletion does not reach the pod, because no object
-/// owns the pod any more.
+/// A client removes the labels of a pod and deletes the pod's JobSet or TrainingJob in the same second. The deletion of the JobSet or TrainingJob does not
+/// reach the pod without labels, because no object owns this pod any more.
 #[test]
 fn relabelled_pod_of_deleted_job_holds_quota_until_stopped() {
     let ways = [(Kind::JOB_SET, false), (Kind::JOB_SET, true), (Kind::TrainingJob, false), (Kind::TrainingJob, true)];

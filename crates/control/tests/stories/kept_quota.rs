@@ -1,4 +1,4 @@
-//! Quota of a job that no longer requests quota: Berth follows the job by its uid until the quota is free, whatever the job requests now.
+//! Quota of a job that no longer requests quota: Berth follows a job that holds quota by the job's uid until the quota is free, whatever the job requests now.
 
 use berth_control::write::{EventType, Kind, Purpose};
 use berth_engine::model::{Requirement, Selector, SelectorOp};
@@ -127,7 +127,8 @@ fn running_job_that_no_longer_requests_quota_can_be_preempted() {
     }
 }
 
-/// A tenant stops a job in the write in which the job leaves its queue, so that the job keeps no pods: Berth frees the quota without a preemption.
+/// A tenant stops a job in the write in which the job leaves its queue, so that the job keeps no pods: Berth frees the quota of such a stopped job without a
+/// preemption.
 #[test]
 fn suspended_job_that_no_longer_requests_quota_gives_it_back() {
     for edit in [Edit::Queue, Edit::Prebuilt, Edit::Namespace] {
@@ -294,8 +295,8 @@ fn terminating_job_that_left_its_queue_can_be_preempted() {
     assert!(urgent_has_its_turn(&mut cluster, "1"), "{:?}", cluster.writes);
 }
 
-/// A job that is being deleted is kept by a finalizer, and its Workload is deleted, too: Berth stops the pods, since no other controller does, and
-/// frees the quota.
+/// A job that is being deleted is kept by a finalizer, and its Workload is deleted, too: Berth stops the pods of the deleted job, since no other controller
+/// does, and frees the job's quota.
 #[test]
 fn terminating_job_with_deleted_workload_is_stopped_and_frees_quota() {
     let mut cluster = running();

@@ -1,5 +1,5 @@
-//! Flavors that are removed from their ClusterQueue while Workloads hold quota of the flavors: Berth treats such a flavor as if the queue had a quota of 0 for
-//! it.
+//! Flavors that are removed from their ClusterQueue while Workloads hold quota of the flavors: Berth treats a removed flavor as if the ClusterQueue had a quota
+//! of 0 for the flavor.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};

@@ -12,7 +12,7 @@ use crate::stories::one_queue;
 use crate::stories::pods::pod;
 use crate::stories::training::training;
 
-/// A client removes the owner reference from the Workload of a running job: Berth writes the reference again, and no pod runs outside of quota.
+/// A client removes the owner reference from the Workload of a running job: Berth writes the removed owner reference again, and no pod runs outside of quota.
 #[test]
 fn workload_without_owner_reference_comes_back_to_its_job() {
     let mut cluster = contested("4");
@@ -226,7 +226,7 @@ fn orphaned_pods_hold_their_quota_until_they_end() {
     }
 }
 
-/// Another workload preempts the quota of orphaned pods: Berth stops these pods, and if a Job would make the pods again, the Job as well.
+/// Another workload preempts the quota of orphaned pods: Berth stops the orphaned pods, and if a Job would make the pods again, Berth also stops the Job.
 #[test]
 fn evicted_workload_without_owner_stops_its_pods() {
     for kind in [Kind::JOB, Kind::JOB_SET, Kind::TrainingJob] {

@@ -66,7 +66,7 @@ fn urgent(mut object: Value) -> Value {
     object
 }
 
-/// The message of the preemptor of a tenant's job, and the uid of the Workload that was preempted.
+/// The message of the preemptor's event after the preemption of a tenant's job, and the uid of the Workload that was preempted.
 fn event_of_victim_in(tenant: &str) -> (String, String) {
     let mut cluster = two_tenants("1");
     cluster.put(Kind::JOB, of(tenant, job("low", "lq", "1", true)));

@@ -1,5 +1,5 @@
-//! Usage beyond quota is charged to the queue of its job until the usage ends, and to no other queue. Examples are pods that are replaced while they end, pods
-//! of a job that another client has started, and Jobs and pods that are not part of an admission.
+//! Usage beyond quota is charged to the queue of its job until the usage ends, and to no other queue. Examples of usage beyond quota are pods that are replaced
+//! while they end, pods of a job that another client has started, and Jobs and pods that are not part of an admission.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
@@ -64,7 +64,8 @@ fn replaced_pods_are_charged_until_they_have_ended() {
     }
 }
 
-/// A drain of nodes replaces all pods of a job at once, and a second drain may follow: Berth does not evict the job as long as its pods end in the usual time.
+/// A drain of nodes replaces all pods of a job at once, and a second drain may follow: After such a drain, Berth does not evict the job as long as the job's
+/// pods end in the usual time.
 #[test]
 fn job_is_not_evicted_while_its_pods_are_replaced() {
     let mut cluster = running("4");
@@ -77,7 +78,8 @@ fn job_is_not_evicted_while_its_pods_are_replaced() {
     assert!(!cluster.is("t", "Evicted"), "{:?}", cluster.writes);
 }
 
-/// Pods are replaced while earlier pods of the job still end: Berth evicts a job of which more than two generations of pods run for long.
+/// Pods are replaced while earlier pods of the job still end: Berth evicts a job of which pods of more than two generations of replacements run at the same
+/// time for long.
 #[test]
 fn job_with_three_generations_of_pods_is_evicted() {
     for restarts in [false, true] {
@@ -146,7 +148,7 @@ fn unsuspended_waiting_job_is_charged_until_its_pods_are_gone() {
 }
 
 /// A job with pods that run without quota waits until these pods have ended, because they use the quota that the job would get. The job does not move to
-/// another flavor because of these pods.
+/// another flavor because of pods that run without quota.
 #[test]
 fn job_waits_until_own_pods_end_and_keeps_its_flavor() {
     for restarts in [false, true] {

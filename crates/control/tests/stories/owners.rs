@@ -115,7 +115,8 @@ fn workload_with_owner_of_foreign_kind_is_admitted() {
     }
 }
 
-/// Kueue would delete the job after the retention time. Berth does not know the job of such a Workload, and keeps the Workload for the job's own controller.
+/// Kueue would delete the job after the retention time. Berth does not know the job that owns a Workload of a foreign kind, and keeps the deactivated Workload
+/// for the job's own controller.
 #[test]
 fn deactivated_workload_without_known_job_is_not_deleted_after_retention() {
     let mut settings = settings();

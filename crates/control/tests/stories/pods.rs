@@ -1,4 +1,5 @@
-//! Single pods: Berth gates them until they are admitted, deletes them when they are evicted, and keeps them until their end is recorded.
+//! Single pods, each with a Workload of its own: Berth gates a pod until the pod is admitted, deletes the pod when it is evicted, and keeps the pod until its
+//! end is recorded.
 
 use berth_control::write::{Kind, Purpose, WriteOutcome};
 pub use berth_sim::manifests::pod;

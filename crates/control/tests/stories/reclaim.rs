@@ -50,7 +50,7 @@ fn job_on_terminating_spot_node_is_evicted_to_next_tier() {
     cluster.put(Kind::JOB, accepting("b", "spot,on-demand"));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "b"), json!("on-demand"), "it counts against the tier");
-    // The kubelet of the node still reports.
+    // The kubelet of the node that ends still updates the Node object.
     for _ in 0..3 {
         cluster.put(Kind::Node, node(ENDING));
         cluster.pass(10);

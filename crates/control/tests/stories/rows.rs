@@ -177,7 +177,8 @@ fn waiting_workload_that_is_deactivated_shows_deactivated_reason() {
     assert_eq!(reason(&cluster, "waits", "QuotaReserved"), "Deactivated");
 }
 
-/// Makes steps until Berth has nothing to write at the current time. Returns the different reasons that the condition had in between.
+/// Makes steps until Berth has nothing to write at the current time. Returns the different reasons that the condition of the type `kind` had on the job's
+/// Workload during these steps.
 fn on_the_way(cluster: &mut Cluster, job: &str, kind: &str) -> Vec<Value> {
     let mut seen = Vec::new();
     loop {

@@ -41,8 +41,8 @@ fn tiered_cluster() -> Cluster {
     tiered_cluster_on(Cluster::with(settings), "1")
 }
 
-/// A StatefulSet of two pods that waits, with the given fields and with its first pod; the second value is the name of its Workload. The pod has the labels
-/// that an earlier version of Berth put into the pod template.
+/// A StatefulSet of two pods that waits, with the given fields and with its first pod; the second value is the name of its Workload. The first pod of the
+/// StatefulSet has the labels that an earlier version of Berth put into the pod template.
 fn waiting(mut cluster: Cluster, more: &Value) -> (Cluster, String) {
     let mut asked = set(2);
     merge(&mut asked, more);

@@ -108,7 +108,8 @@ fn workload_of_suspended_training_job_cannot_be_activated_before_resume() {
     activate(&mut cluster, true);
     cluster.pass(10);
     assert_eq!((cluster.phase("a"), suspension_state(&cluster)), ("Suspended", (false, true)));
-    // The user resumes the job and activates its Workload at the same time: Berth removes the mark, and the next deactivation counts as another client's.
+    // The user resumes the job and activates its Workload at the same time: Berth removes the mark that the Workload is suspended with its job, and the next
+    // deactivation of the Workload counts as another client's.
     suspend(&mut cluster, false);
     activate(&mut cluster, true);
     cluster.pass(10);

@@ -1,5 +1,5 @@
 //! Writes of a tenant that once let the tenant's jobs use more than their quota, or keep quota that other queues had lent. The law of the module `attacks` has
-//! found each of these writes.
+//! found each of the writes in this file.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};

@@ -104,7 +104,7 @@ fn waiting_workload_says_that_its_kind_is_unlisted() {
     }
 }
 
-/// The garbage collector or a user deletes the Workload: Berth keeps the quota until it observes the end of the Workload's job.
+/// The garbage collector or a user deletes the Workload: Berth keeps the quota of the deleted Workload charged until it observes the end of the Workload's job.
 #[test]
 fn deleted_workload_of_unlisted_kind_keeps_its_quota() {
     for (kind, object) in kinds() {
@@ -120,7 +120,7 @@ fn deleted_workload_of_unlisted_kind_keeps_its_quota() {
     }
 }
 
-/// A job is deleted while its kind cannot be listed: Berth frees its quota when the kind can be listed again.
+/// A job is deleted while its kind cannot be listed: Berth frees the quota of the deleted job when the job's kind can be listed again.
 #[test]
 fn job_deleted_while_kind_is_unlisted_frees_quota_once_listed() {
     for (kind, object) in kinds() {

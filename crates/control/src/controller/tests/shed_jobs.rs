@@ -37,7 +37,7 @@ fn unmanaged_job_without_managing_owner_is_not_kept_in_full() {
     let no_queue = json!({});
     assert!(!kept(&mut control(), &no_queue, &json!({})));
     assert!(!kept(&mut control(), &owned_by("batch/v1", "CronJob"), &json!({})));
-    // The owner that decides for the job may be observed after the job.
+    // The JobSet or TrainingJob under whose quota a Job runs may be observed after the Job, so the view keeps the complete Job.
     assert!(kept(&mut control(), &owned_by("jobset.x-k8s.io/v1alpha2", "JobSet"), &json!({})));
     assert!(kept(&mut control(), &owned_by("berth.dev/v1alpha1", "TrainingJob"), &json!({})));
     let settings = Settings { manage_jobs_without_queue_name: true, ..Settings::default() };
