@@ -174,8 +174,8 @@ impl Control {
         }
     }
 
-    /// Sets the creation time from which pods without the label of managed pods are counted; with `None`, no such pod is counted. This creation time must be
-    /// set before pods are observed.
+    /// Sets the creation time from which pods without the label of managed pods are counted; with `None`, no such pod is counted. The creation time from which
+    /// pods count must be set before pods are observed.
     pub fn count_pods_since(&mut self, since: Option<Timestamp>) {
         self.session.count_pods_since(since);
     }
@@ -407,15 +407,15 @@ impl Control {
         self.session.leads()
     }
 
-    /// A digest of the view, its indexes and the engine's accounting: `objects` by kind and name, and the `problems` that the engine finds in its own
-    /// accounting. The cost of the digest grows with the number of all observed objects.
+    /// A digest of the view, its indexes and the engine's accounting: the digest has `objects` by kind and name, and the `problems` that the engine finds in
+    /// its own accounting. The cost of the digest grows with the number of all observed objects.
     #[must_use]
     pub fn recompute(&self) -> Value {
         self.digest().recompute()
     }
 
-    /// The quota that queues and cohorts hold, the number of Workloads, and the `problems` of the engine's accounting. This digest costs much less than
-    /// [`Self::recompute`], whose digest has an entry for each job, pod and Workload.
+    /// The quota that queues and cohorts hold, the number of Workloads, and the `problems` of the engine's accounting. The digest of held quota costs much less
+    /// than [`Self::recompute`], whose digest has an entry for each job, pod and Workload.
     #[must_use]
     pub fn held(&self) -> Value {
         self.digest().held()
@@ -473,8 +473,8 @@ impl Control {
         self.context().cohort_spec(name)
     }
 
-    /// The cohorts that exist by an object of their own, or because one of the given ClusterQueues or another Cohort names them. Cohorts below a cycle of
-    /// Cohorts are left out.
+    /// The cohorts for which a Cohort object exists, or which one of the given ClusterQueues or another Cohort names. Cohorts below a cycle of Cohorts are left
+    /// out.
     #[must_use]
     pub fn cohorts_above(&self, cluster_queues: &[String]) -> BTreeSet<String> {
         self.context().cohorts_above(cluster_queues)

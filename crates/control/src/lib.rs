@@ -5,7 +5,7 @@
 //! one pure function of `berth-reconcile` per kind, which asks for at most one [`write::Task`]. The runtime performs the tasks and reports a
 //! [`write::TaskOutcome`] for each; an outcome that is unknown is closed by a write (`state/unresolved.rs` of `berth-reconcile`), never by assuming.
 //!
-//! Control never talks to a server, reads a clock, or writes twice to an object whose last write it has not seen.
+//! Control never talks to a server and never reads a clock, and does not write again to an object while no watch has shown the result of the last write.
 //!
 //! Rooms: `controller` owns the state and runs the step; `offline` runs the same without a cluster. Where to start: [`Control`] in `controller.rs`.
 

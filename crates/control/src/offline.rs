@@ -43,7 +43,7 @@ pub struct Made {
     pub purpose: Purpose,
     /// Object of the write.
     pub key: ObjectKey,
-    /// The object before the write; null if there was none.
+    /// The object before the write; null if the object did not exist.
     pub before: Value,
     /// The object after the write; null if the object is gone.
     pub after: Value,
@@ -125,7 +125,7 @@ impl Offline {
         &self.notices
     }
 
-    /// Purposes and objects of the writes so far in the offline run, in their order.
+    /// Purposes and objects of all writes in the offline run until now, in the order of the writes.
     #[must_use]
     pub fn writes(&self) -> &[(Purpose, ObjectKey)] {
         &self.writes
@@ -147,7 +147,7 @@ impl Offline {
         self.history.get_or_insert_default();
     }
 
-    /// The history: results of the writes since [`Offline::keep_history`], in their order.
+    /// The history: results of the writes since the call of [`Offline::keep_history`], in the order of the writes.
     #[must_use]
     pub fn history(&self) -> &[Made] {
         self.history.as_deref().unwrap_or_default()
@@ -284,7 +284,7 @@ impl Offline {
             Kind::TrainingJob => Observation::TrainingJob(change(object, gone)?),
             Kind::Pod => Observation::Pod(change(object, gone)?),
             Kind::StatefulSet => Observation::StatefulSet(change(object, gone)?),
-            // No watch shows Services, ConfigMaps and other objects of these kinds.
+            // No watch shows Services, ConfigMaps and objects of the other kinds that Berth only writes.
             Kind::Service
             | Kind::ConfigMap
             | Kind::PodGroup
@@ -300,7 +300,8 @@ impl Offline {
         Ok(())
     }
 
-    /// Runs at most `cycles` scheduling cycles and performs the writes that control asks for. Failed writes are retried a few times, with their back-off.
+    /// Runs at most `cycles` scheduling cycles and performs the writes that control asks for. Failed writes of an offline run are retried a few times, each
+    /// after its back-off.
     pub fn run(&mut self, cycles: u64) {
         self.rest(0);
         self.rest(cycles);

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::noted::note;
 
-/// If control makes more writes than this in one round, the test fails, because the writes may never end. In a usual round of 40 objects, control makes a few
-/// hundred writes.
+/// The test fails if control makes more writes than this number in one round, because such writes may never end. In a usual round of 40 objects, control makes
+/// a few hundred writes.
 const ENDLESS: usize = 5_000;
 
 /// The random number generator xorshift64*: small, and with the same numbers on every machine.

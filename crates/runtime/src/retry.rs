@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Pause before the first new attempt of a failed watch.
 const FIRST: Duration = Duration::from_millis(800);
-/// Longest pause before a new attempt of a failed watch, unless the watch's number adds up to half a second.
+/// Longest pause before a new attempt of a failed watch; a pause of up to half a second, which differs by watch, is added.
 const MOST: Duration = Duration::from_secs(30);
 
 /// Time without a failure after which a watch counts as working, even if no object changed.

@@ -44,7 +44,7 @@ pub enum Error {
     Ended(&'static str),
 }
 
-/// Parts that run beside the control loop in this process, such as the webhooks, and state that they share with the loop.
+/// Parts that run beside the control loop in this process, such as the webhooks, and the state that these parts share with the loop.
 pub struct Beside {
     /// Registry of metrics for all parts of the process.
     pub metrics: Arc<Metrics>,
@@ -213,7 +213,7 @@ async fn serve(options: &Options, context: &Context, guard: Guard) -> Result<Joi
     Ok(servers)
 }
 
-/// Digest of a controller that has observed only fresh lists.
+/// Makes the digest of a new controller that has observed only fresh lists, for the comparison with control's view.
 fn fresh<B: Controller>(
     client: kube::Client,
     make: Arc<impl Fn() -> B + Send + Sync + 'static>,

@@ -72,7 +72,7 @@ struct Kind {
     integration: Option<control::Kind>,
     /// Label selector of the watch.
     selector: Option<String>,
-    /// True if Berth may lead although objects of this kind cannot be listed.
+    /// True if Berth may lead although objects of the watched kind cannot be listed.
     dispensable: bool,
     /// The job kind about whose jobs Berth makes no decisions while objects of the watched kind cannot be listed.
     holds_up: Option<control::Kind>,
@@ -133,7 +133,7 @@ impl Kind {
         self.called.unwrap_or(&self.resource.plural)
     }
 
-    /// Limits the watch to clusters that serve the kind `K`, which objects of this kind support.
+    /// Limits the watch to clusters that serve the kind `K`, which objects of the watched kind support.
     fn made_for<K: Resource<DynamicType = ()>>(self) -> Self {
         Self { needs: Some(ApiResource::erase::<K>(&())), ..self }
     }
@@ -166,7 +166,7 @@ impl Kind {
     }
 }
 
-/// The watched kinds, in the order of their numbers.
+/// The watched kinds; a kind's index in the list is its number.
 fn kinds(wanted: &Wanted) -> Vec<Kind> {
     macro_rules! kind {
         ($kind:ty, $wrap:expr) => {

@@ -31,7 +31,7 @@ fn next(lists: &[Waiting], own: usize) -> Option<Step> {
     lists.get(own).and_then(take).or_else(|| lists.iter().filter(|(_, is_shared)| *is_shared).find_map(take))
 }
 
-/// Runs several lists of steps at the same time, and continues after failed steps. `Ok(false)` if a step failed.
+/// Runs several lists of steps at the same time, and continues after failed steps. The function returns `Ok(false)` if a step failed.
 ///
 /// # Errors
 /// A step cannot be started.

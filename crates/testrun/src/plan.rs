@@ -163,7 +163,7 @@ impl Run {
         Step { tests: Some(suite.tests.len()), ..logged(&suite.name, Class::Running, command) }
     }
 
-    /// Sorts steps by budget, the largest first; steps without a budget come before all others.
+    /// Sorts steps by time budget, the largest first; steps without a budget come before all other steps.
     fn longest_first(&self, steps: &mut [Step]) {
         let seconds = |step: &Step| self.budgets.of(&step.name, self.start).unwrap_or(f64::INFINITY);
         steps.sort_by(|a, b| seconds(b).total_cmp(&seconds(a)));

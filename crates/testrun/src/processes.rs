@@ -15,7 +15,7 @@ pub(crate) struct Stat {
     pub(crate) parent: u32,
     /// True if the process has ended and waits for its parent to reap it.
     pub(crate) zombie: bool,
-    /// CPU seconds of the process and of all descendants that it has reaped.
+    /// CPU seconds of the process and of all its descendants that it has waited for (reaped).
     pub(crate) cpu: f64,
     /// Resident memory of the process in bytes.
     pub(crate) resident: u64,

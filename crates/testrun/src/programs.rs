@@ -19,7 +19,7 @@ const KUBERNETES: (&str, &str, &str) = ("v1.36.3", "1", "36");
 /// Time between two output lines about a running Go build.
 const PROGRESS: Duration = Duration::from_secs(30);
 
-/// Programs that one `go.mod` of this repository builds as its tools.
+/// Programs of another project that one `go.mod` of this repository names as tools, and that Go builds together.
 #[derive(Clone, Copy, Debug)]
 pub struct GoModule {
     /// Name of the Go module, and of its folder in `e2e`.

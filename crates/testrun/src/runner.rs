@@ -1,4 +1,4 @@
-//! The runner of commands: runs one or several commands at a time, and measures for each its wall time, CPU time, peak memory and tests.
+//! The runner of commands, which runs one or several commands at a time, and measures wall time, CPU time, peak memory and tests of each command.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -83,7 +83,7 @@ impl Runner {
         locked(&self.lines).clone()
     }
 
-    /// Runs a step to its end. `Ok(false)` if the step failed, after its log was printed.
+    /// Runs a step to its end. The function returns `Ok(false)` if the step failed, after it has printed the step's log.
     ///
     /// # Errors
     /// The step cannot be started.

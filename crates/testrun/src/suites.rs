@@ -36,7 +36,7 @@ impl Suite {
                 command.arg(filter);
             }
         }
-        // The output of a passing test is shown, too, because it may say that the test was skipped.
+        // Test programs print the output of passing tests, too, because this output may say that a test was skipped.
         command.arg(if self.is_end_to_end() { "--nocapture" } else { "--show-output" });
         command
     }

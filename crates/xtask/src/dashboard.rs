@@ -199,7 +199,7 @@ mod tests {
         assert!(found == text().unwrap(), "run `make crds`");
     }
 
-    /// The dashboard has the panels of requirement E.10 and the panels of tiers, by title, type and the labels of their lines.
+    /// The dashboard has the panels of requirement E.10 and the panels of tiers, which the test names by title, type and the labels of a panel's lines.
     #[test]
     fn dashboard_has_the_promised_panels_and_thresholds() {
         for (title, kind, by) in [

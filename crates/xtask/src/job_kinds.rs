@@ -222,7 +222,7 @@ fn validating() -> String {
         out += "  matchConditions:\n";
         if kind.queue_in_annotation {
             let [label, annotation] = has_queue("state");
-            // The webhook refuses a job that names a queue in a field where the name has no effect, and its message names the right field.
+            // The webhook refuses a job that names a queue in a field where the name has no effect, and the message of the refusal names the right field.
             let in_parts = kind.jobs_in.map(|field| {
                 format!(
                     " ||\n      state.?spec.?{field}.orValue([]).exists(part, \
@@ -246,7 +246,7 @@ fn validating() -> String {
     out
 }
 
-/// CEL expression that is true for an owner reference of this job kind.
+/// CEL expression that is true for an owner reference to an object of the given job kind.
 fn owner(kind: &JobInfo) -> String {
     owner_of(kind.group, kind.kind)
 }

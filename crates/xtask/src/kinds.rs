@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-/// The facts about an API kind that its Rust type does not have.
+/// The facts about an API kind that the Rust type of the kind does not have.
 pub(crate) struct Kind {
     /// API group of the kind.
     pub(crate) group: &'static str,

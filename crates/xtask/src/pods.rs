@@ -1,4 +1,4 @@
-//! Merge keys and defaults of Kubernetes' own types, which Kubernetes documents and the generator of its Rust types omits.
+//! Merge keys and defaults of Kubernetes' own types: Kubernetes documents them, and the generator of the Rust types omits them.
 //!
 //! Without list keys in the schema, server-side apply would treat every list of a pod template as one value.
 

@@ -41,8 +41,8 @@ pub(super) struct Digest<'a> {
 }
 
 impl Digest<'_> {
-    /// A digest of the view, its indexes and the engine's accounting: `objects` by kind and name, and the `problems` that the engine finds in its own
-    /// accounting. The cost of the digest grows with the number of all observed objects.
+    /// A digest of the view, its indexes and the engine's accounting: the digest has `objects` by kind and name, and the `problems` that the engine finds in
+    /// its own accounting. The cost of the digest grows with the number of all observed objects.
     pub(super) fn recompute(&self) -> Value {
         let mut objects = self.jobs_and_pods();
         objects.insert("ClusterQueue", self.cluster_queue_digests());
@@ -55,8 +55,8 @@ impl Digest<'_> {
         json!({"objects": objects, "problems": berth_engine::check(self.quota.world())})
     }
 
-    /// The quota that queues and cohorts hold, the number of Workloads, and the `problems` of the engine's accounting. This digest costs much less than
-    /// [`Self::recompute`], whose digest has an entry for each job, pod and Workload.
+    /// The quota that queues and cohorts hold, the number of Workloads, and the `problems` of the engine's accounting. The digest of held quota costs much less
+    /// than [`Self::recompute`], whose digest has an entry for each job, pod and Workload.
     pub(super) fn held(&self) -> Value {
         json!({
             "ClusterQueue": self.cluster_queue_digests(),

@@ -336,7 +336,7 @@ impl Control {
         self.work.touch(object.clone());
     }
 
-    /// Forgets a job that is gone, even if another job has its name now. All state about a removed job is removed here, and in no other function.
+    /// Forgets a job that is gone, even if another job has its name now. This function removes all state about a removed job, and no other function does.
     fn forget_job(&mut self, object: &ObjectKey, now: Timestamp) {
         // The objects that the job owned are marked before the job is removed from the view.
         self.work.touch_related(&self.view, object);

@@ -81,7 +81,7 @@ pub(crate) struct Planning<'a> {
 }
 
 impl Planning<'_> {
-    /// Reports to the head of each ClusterQueue that it waits until all admitted Workloads are ready.
+    /// Reports to the Workload at the head of each ClusterQueue that the Workload waits until all admitted Workloads are ready.
     fn explain_block(&mut self, now: Timestamp) {
         let mut heads = Vec::new();
         for queue in self.view.cluster_queues().keys() {
@@ -99,7 +99,7 @@ impl Planning<'_> {
         }
     }
 
-    /// Takes the reason why a Workload waits; the reason is written when it is due.
+    /// Takes the reason why a Workload waits; control writes the reason into the Workload's status when the write is due.
     fn report(&mut self, verdict: engine::Verdict, now: Timestamp) {
         if let Some(workload) = self.view.workloads().by_uid(&verdict.uid) {
             self.reports.reason_limiter().take(self.notes.workloads_mut(), verdict, workload, now, self.is_offline);
@@ -132,8 +132,8 @@ impl Planning<'_> {
         due > now
     }
 
-    /// Asks the engine for a plan if one is wanted, and notes its admissions, evictions and reasons. The function returns true if the plan may have changed the
-    /// figures in the statuses of queues.
+    /// Asks the engine for a plan if a plan is wanted, and notes the admissions, evictions and reasons of the plan. The function returns true if the plan may
+    /// have changed the figures in the statuses of queues.
     pub(crate) fn plan(&mut self, now: Timestamp, cycles: u64) -> bool {
         let free = self.settings.max_unacknowledged.saturating_sub(plans::under_way(self.notes.workloads()));
         if !self.quota.wants_plan() || free == 0 || self.waits_for_room(free, now) || self.waits_for_creations(now) {

@@ -145,7 +145,7 @@ impl Offline {
         self.create_pods(&maker, Vec::new(), replicas, (first..).map(|number| format!("{name}-{number}")))
     }
 
-    /// Names of the existing pods of a Deployment with this selector.
+    /// Names of the existing pods that belong to a Deployment with the given selector.
     fn pods_of(&self, parent: &ObjectMeta, selector: &BTreeMap<String, String>) -> Vec<String> {
         let namespace = namespace(parent);
         // The Deployment's controller begins the names of ReplicaSets with the name of the Deployment.
@@ -167,8 +167,8 @@ impl Offline {
         pods.map(|(key, _)| key.name.clone()).collect()
     }
 
-    /// Creates the pods that a Deployment or StatefulSet lacks, under the first of the given names that are free. All pods are alike: the result of the first
-    /// pod holds for all of them.
+    /// Creates the pods that a Deployment or StatefulSet lacks, under the first of the given names that are free. All pods of a template are alike, so the
+    /// webhook's answer for the first pod holds for all of them.
     fn create_pods(
         &mut self,
         maker: &Maker<'_>,

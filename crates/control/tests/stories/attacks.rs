@@ -5,8 +5,8 @@
 //! The tenant may write every field, label, annotation, owner reference and finalizer of jobs that the API server lets the tenant write (Kubernetes' role
 //! `edit` and the chart's user role). The tenant may create jobs that name other objects as their controllers, forge the marks that Berth gives a job at its
 //! start, and remove or replace the labels of Jobs' pods. The tenant may delete jobs in the background, in the foreground, or without the objects that the jobs
-//! own. Webhooks are off, also the webhooks of JobSets. Pods without a job are left out, because they need the webhooks, and so are the attacks that
-//! `SECURITY.md` lists as open.
+//! own. Webhooks are off, also the webhooks of JobSets. The tenant of this law makes no pods without a job, which need the webhooks, and none of the attacks
+//! that `SECURITY.md` lists as open.
 
 mod writes;
 

@@ -124,7 +124,7 @@ fn capacity_tier_condition_comes_and_goes_with_quota_reservation() {
 }
 
 /// The column with a ClusterQueue's used quota is written together with the other figures of the status, and without a precondition. Control makes no write for
-/// this column alone, even if the API server does not store the column.
+/// the column of used quota alone, even if the API server does not store the column.
 #[test]
 fn used_quota_column_is_written_only_with_other_queue_status() {
     let mut cluster = one_queue("4");
@@ -159,8 +159,8 @@ fn used_quota_column_is_written_only_with_other_queue_status() {
     assert_eq!(used(&cluster), "cpu 0/8");
 }
 
-/// The status of a TrainingJob has the number of accelerators that all its pods request, even while the job waits. Control writes no status for this number
-/// alone.
+/// The status of a TrainingJob has the number of accelerators that all its pods request, even while the job waits. Control writes no status of a TrainingJob
+/// for the number of accelerators alone.
 #[test]
 fn training_job_status_counts_accelerators_of_all_its_pods() {
     let mut cluster = training::cluster("0");

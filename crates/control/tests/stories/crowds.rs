@@ -33,7 +33,7 @@ fn group_with_thousands_of_excess_pods_costs_linear_time() {
     let purposes: Vec<Purpose> = step.tasks.iter().map(|write| write.purpose).collect();
     assert!(purposes.contains(&Purpose::AddOwners) && !purposes.contains(&Purpose::StartJob), "{purposes:?}");
     cluster.take(step);
-    // One pod of the group changes: control looks at all pods again, and deletes the first excess pod.
+    // A change of one pod of the group makes control look at all pods of the group again, and delete the first excess pod.
     cluster.put(Kind::Pod, member("b-1", "1", 1, &[("retriable-in-group", "false")]));
     let step = cluster.control.step(cluster.now());
     let purposes: Vec<Purpose> = step.tasks.iter().map(|write| write.purpose).collect();

@@ -166,8 +166,8 @@ pub fn saving(name: &str) -> Value {
 
 #[test]
 fn elastic_job_gets_time_to_save_before_losing_workers() {
-    // A bool that is true if the job saves a checkpoint on request, the seconds after which the surplus workers still run, and the seconds after which they are
-    // gone.
+    // A bool that is true if the job saves a checkpoint on request, the seconds after which the surplus workers still run, and the seconds after which these
+    // workers are gone.
     for (saves, there, gone) in [(true, 3, 6), (false, 28, 36)] {
         let mut cluster = with_priorities(cluster());
         cluster.put(Kind::TrainingJob, saving("a"));
@@ -230,7 +230,7 @@ fn scale_down_requests_save_each_time_and_tolerates_failed_request() {
     assert_eq!((cluster.workers("a"), cluster.count(Purpose::AskToSave)), (4, 1));
     cluster.pass_judged(20, "its time is over");
     assert_eq!((cluster.workers("a"), cluster.slices("a")[0].1), (3, 3));
-    // The next scale-down: the API server is busy at first, and then refuses the request to save.
+    // In the next scale-down, the API server is busy at first, and later refuses the request to save a checkpoint.
     assert_eq!(cluster.training_condition("a", "CheckpointRequested")["reason"], "NoCheckpointInTime");
     crate::stories::checkpoints::save(&mut cluster, "a", 900);
     cluster.pass(90);

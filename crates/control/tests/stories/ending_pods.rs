@@ -78,7 +78,7 @@ impl Run {
         assert_eq!(shown(&self.cluster, "cq"), all, "{:?}: {:?}", self.kind, self.cluster.writes);
     }
 
-    /// Another replica becomes the leader: a new replica if `restarts` is true, otherwise the standby, which has observed everything.
+    /// Another replica becomes the leader: if `restarts` is true, a new replica, and if not, the standby, which has observed all objects.
     fn changes_hands(&mut self, restarts: bool) {
         if restarts { self.cluster.restart() } else { self.cluster.fail_over() }
     }
@@ -177,8 +177,8 @@ fn ending_pods_of_part_that_counts_them_are_charged_once() {
     }
 }
 
-/// A client enlarges a Job of a TrainingJob, and may also remove the owner reference of the Job. Berth deletes the Job after its pods, and the Job is charged
-/// until then.
+/// A client enlarges a Job of a TrainingJob, and may also remove the owner reference of the Job. Berth deletes the enlarged Job after its pods, and charges the
+/// Job to the queue until the deletion.
 #[test]
 fn enlarged_part_goes_after_its_pods() {
     for disowned in [false, true] {

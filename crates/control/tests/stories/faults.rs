@@ -377,7 +377,7 @@ fn pod_with_lost_start_stays_gated_until_admitted_again() {
     assert!(!crate::stories::groups::gated(&cluster, "b"), "{:?}", cluster.writes);
     assert_eq!(cluster.apply_writes(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
     assert!(crate::stories::groups::gated(&cluster, "a"));
-    // The pod starts like any other pod when its Workload is admitted again.
+    // The pod whose start was lost starts like any other pod when its Workload is admitted again.
     cluster.end_pod("b", "Succeeded");
     cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": true}}));
     cluster.pass(5);

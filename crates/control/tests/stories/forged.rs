@@ -101,7 +101,7 @@ fn part_with_requests_beyond_its_quota_is_recreated() {
         let mut cluster = started("2", json!({"jobType": "JAXJob"}));
         let before = cluster.job("a-worker")["metadata"]["uid"].clone();
         cluster.edit(Kind::JOB, "team", "a-worker", &json!({"spec": {"template": {"spec": more}}}));
-        // Berth waits twelve seconds, because the Job is young.
+        // Berth deletes the changed Job only when the Job is about ten seconds old, so the test waits twelve seconds.
         cluster.pass(12);
         let job = cluster.job("a-worker");
         assert_ne!(job["metadata"]["uid"], before, "{more}: {:?}", cluster.writes);

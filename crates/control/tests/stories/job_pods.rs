@@ -33,8 +33,8 @@ fn of_pods(cluster: &Cluster) -> [usize; 3] {
     [Purpose::ReadPod, Purpose::CondemnPod, Purpose::DeletePod].map(|purpose| cluster.count(purpose))
 }
 
-/// A client removes the labels by which a Job counts its pod, and the Job controller makes another pod: Berth writes the reason to the first pod's status, and
-/// deletes the first pod.
+/// A client removes the labels by which a Job counts its pod, and the Job controller makes another pod: Berth writes the reason to the status of the pod
+/// without labels, and deletes this pod.
 #[test]
 fn relabelled_pod_of_job_gets_reason_and_is_deleted() {
     let (mut cluster, pod) = running();

@@ -89,7 +89,8 @@ fn large_jobs_created_together_get_workloads_with_one_read_each() {
     assert_eq!(cluster.count(Purpose::ReadJob), 40, "each once");
 }
 
-/// All large jobs are edited at once: Berth reads as few jobs at a time as at their creation, and each Workload follows its job.
+/// All large jobs are edited at once: After such edits, Berth reads as few large jobs at a time as after the creation of the jobs, and each Workload follows
+/// its job.
 #[test]
 fn large_jobs_edited_together_are_read_few_at_a_time() {
     let mut cluster = one_queue("0");

@@ -1,5 +1,5 @@
 //! Pods that were let in: pods that run without a webhook's review, because Berth did not answer when the pods were created. A pod that was let in is charged
-//! to its queue at once. Berth admits the pod if the queue has room, and deletes the pod within ten seconds if the queue has no room.
+//! to its queue at once. Berth admits a pod that was let in if the queue has room, and deletes the pod within ten seconds if the queue has no room.
 
 use berth_control::write::{Kind, Purpose, WriteOutcome};
 use jiff::SignedDuration;

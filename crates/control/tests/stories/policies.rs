@@ -280,8 +280,8 @@ fn tier_moves_of_jobs_are_bounded_without_nodes_of_tiers() {
         for name in ["a", "b", "c", "d"] {
             let promotions = evictions(&cluster, name, "ClimbedBack");
             assert!(promotions <= 2, "{name} climbed {promotions} times");
-            // A job for which another tier has room loses its tier once for each time that the job moved up. A job for which no tier has room tries again after
-            // each back-off of four minutes and each patience of one minute.
+            // A job for which another tier has room is evicted from a better tier without nodes once for each time that it moved to that tier. A job for which
+            // no tier has room tries again after each back-off of four minutes and each patience of one minute.
             let falls = evictions(&cluster, name, "StockOut");
             let settled = cluster.is(name, "Admitted") && flavor_of(&cluster, name) == json!("on-demand");
             let most = if settled && !demand { promotions + 1 } else { 80 };

@@ -82,7 +82,7 @@ impl Collector for Family {
     }
 }
 
-/// Encodes all series of a metric. A metric whose only series has no labels gets no empty braces.
+/// Encodes all series of a metric. A metric whose only series has no labels gets no empty braces `{}` in the text.
 fn encode_all<'a, M: EncodeMetric>(
     mut family: MetricEncoder<'_>,
     series: impl Iterator<Item = (With<'a>, M)>,

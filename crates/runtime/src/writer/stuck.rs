@@ -70,7 +70,7 @@ fn stuck(pod: &Pod) -> Option<StuckPod> {
     Some(StuckPod { pod_set, message: condition.message.clone().unwrap_or_default(), refused: None })
 }
 
-/// An autoscaler's last event about a pod, if it says that the pod gets no node. Events about a pod that cannot be read count as absent.
+/// An autoscaler's last event about a pod, if the event says that the pod gets no node. Events about a pod that cannot be read count as absent.
 async fn refusal(client: &Client, namespace: &str, uid: &str) -> Option<String> {
     let fields = encoded(&format!("involvedObject.kind=Pod,involvedObject.uid={uid}"));
     let path = format!("/api/v1/namespaces/{}/events", encoded(namespace));

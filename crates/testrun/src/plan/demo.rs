@@ -32,7 +32,7 @@ pub(crate) fn decide(run: &Run) -> Result<bool> {
     run.runner.run(shown("decide the quickstart offline", Class::Running, command))
 }
 
-/// Runs the demo until its end or Ctrl-C.
+/// Runs `make demo` until the demo ends or the user presses Ctrl-C.
 ///
 /// # Errors
 /// A step cannot be started.

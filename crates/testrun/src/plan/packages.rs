@@ -1,5 +1,5 @@
-//! The part `packages` of `make night`: cargo-deny checks the rules of `deny.toml` for packages of other projects, and reads the advisories about them.
-//! cargo-deny is installed once into the cache folder.
+//! The part `packages` of `make night`: cargo-deny checks the rules of `deny.toml` for packages of other projects, and reads the advisories about these
+//! packages. cargo-deny is installed once into the cache folder.
 
 use std::fs;
 use std::path::PathBuf;

@@ -147,7 +147,7 @@ impl<'ast> Visit<'ast> for Names<'_> {
         match &attribute.meta {
             syn::Meta::List(list) => {
                 self.tokens(list.tokens.clone());
-                // An attribute such as `#[serde(with = "crate::time")]` has its path in a string.
+                // An attribute such as `#[serde(with = "crate::time")]` has a Rust path in a string literal.
                 each_group(list.tokens.clone(), &mut |tokens| {
                     for token in tokens {
                         let text = match token {

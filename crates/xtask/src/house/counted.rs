@@ -2,7 +2,7 @@
 
 use crate::tidy::Finding;
 
-/// Findings of one measure in one package, and the number of examined items.
+/// Findings of one measure of `xtask house` in one package, and the number of items that the measure has examined.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     pub(super) of: usize,

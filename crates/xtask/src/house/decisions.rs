@@ -29,7 +29,7 @@ const DECIDES: [&str; 2] = ["Context", "Decision"];
 /// End of the names of the types that are subjects of decisions, such as `JobCase`.
 const SUBJECT: &str = "Case";
 
-/// All decision files, and those among them without unit tests.
+/// The number of decision files, and findings about decision files without unit tests.
 pub(super) fn counted(sources: &Sources<'_>) -> Counted {
     let all = sources.packages.iter().flat_map(|package| &package.sources);
     let decisions: Vec<&Source<'_>> = all.filter(|source| is_domain(source.path) && decides(source)).collect();

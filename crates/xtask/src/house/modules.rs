@@ -67,7 +67,7 @@ impl<'s> Walk<'s, '_> {
         }
     }
 
-    /// The file of the module that `mod x;` declares, and the folder of its submodules.
+    /// The file of the module that a declaration `mod x;` names, and the folder with the files of the module's submodules.
     fn file_of(&self, child: &ItemMod, ident: &str, parent: usize, folder: &str) -> Option<(usize, String)> {
         let candidates = match explicit_path(child) {
             Some(path) => {
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use crate::tidy::Tree;
 
-    /// The names and files of all modules of all root files.
+    /// The names and files of all Rust modules below all root files of a test's package.
     fn found(files: &[(&str, &str)]) -> Vec<String> {
         let files: Vec<(&str, &str)> = [("crates/a/Cargo.toml", "")].iter().chain(files).copied().collect();
         let tree = Tree::of(&files);

@@ -28,8 +28,8 @@ impl Paragraph {
         self.lines.iter().rev().find(|(start, _)| *start <= offset).map_or(0, |(_, line)| *line)
     }
 
-    /// The sentences of the paragraph with their line numbers. A full stop, exclamation mark or question mark ends a sentence if the next word begins like a
-    /// sentence.
+    /// The sentences of the paragraph, each with its line number in the file. A full stop, exclamation mark or question mark ends a sentence if the next word
+    /// begins like a sentence.
     pub(crate) fn sentences(&self) -> Vec<(usize, &str)> {
         let (mut found, mut start, mut in_code) = (Vec::new(), 0, false);
         for (at, c) in self.text.char_indices() {

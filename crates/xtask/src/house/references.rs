@@ -68,8 +68,8 @@ fn char_length(text: &str, at: usize) -> usize {
     text[at..].chars().next().map_or(1, char::len_utf8)
 }
 
-/// Whether the repository has a page under this name: by path from the root, from the package or from the referring file, or by file name if the name has no
-/// folder.
+/// Whether the repository has a page under the given name: by path from the root, from the package or from the referring file, or by file name if the name has
+/// no folder.
 fn is_there(tree: &Tree, [path, package]: [&str; 2], name: &str) -> bool {
     let folder = path.rfind('/').map_or("", |at| &path[..=at]);
     let beside = plain(&format!("{folder}{name}"));

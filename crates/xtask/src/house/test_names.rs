@@ -11,7 +11,7 @@ use crate::tidy::Finding;
 /// Largest allowed number of words in the name of a test.
 const MOST: usize = 10;
 
-/// All tests by package, and the tests with too long names among them.
+/// The number of tests of each package, and findings about tests with too long names.
 pub(crate) fn counted(sources: &Sources<'_>) -> BTreeMap<String, Counted> {
     sources.packages.iter().map(|package| (package.name.to_owned(), of_package(package))).collect()
 }
@@ -34,7 +34,7 @@ fn of_package(package: &Package<'_>) -> Counted {
     counted
 }
 
-/// Names of the functions with a test attribute. Tests in macro calls, such as `proptest!`, count.
+/// Names of the functions with a test attribute. Tests within macro calls such as `proptest!` are found, too.
 fn named_tests(tokens: &[TokenTree]) -> Vec<&Ident> {
     let (mut found, mut is_test) = (Vec::new(), false);
     for pair in tokens.windows(2) {

@@ -62,7 +62,7 @@ pub(crate) fn counted(package: &Package<'_>) -> BTreeMap<&'static str, BTreeMap<
 pub(crate) fn uses(sources: &Sources<'_>) -> BTreeMap<String, Counted> {
     let of_package = |package: &Package<'_>| {
         let words = counted(package);
-        // An identifier with two private words is one use.
+        // An identifier with two private words counts once, as one use of private words.
         let idents: BTreeMap<&String, usize> = words.values().flatten().map(|(ident, count)| (ident, *count)).collect();
         let each =
             |(ident, count): (&String, usize)| vec![Finding::new(package.folder.as_str(), 0, ident.as_str()); count];

@@ -68,7 +68,7 @@ const RULES: [Rule; 20] = [
     Rule { name: "runtime", ours: &["api", "control", "lease"], others: Others::AllBut(&[]) },
     // The API server waits for the webhook's answers, so the crate `webhook` depends on nothing that waits for a watch or for a decision.
     Rule { name: "webhook", ours: &["api", "jobs"], others: Others::AllBut(&["kube-runtime", "axum", "reqwest"]) },
-    // The manager and the commands that need no cluster share the configuration crate.
+    // The crates `manager` and `cli` (the commands that need no cluster) share the crate `configuration`.
     Rule { name: "configuration", ours: &["api", "control", "engine", "jobs"], others: Others::AllBut(CLIENTS) },
     Rule {
         name: "manager",
@@ -88,13 +88,13 @@ const RULES: [Rule; 20] = [
     Rule { name: "testrun", ours: &[], others: Others::Only(&["anyhow", "serde_json", "signal-hook"]) },
     // The crate `invariants`, which judges invariants, shares no code with Berth, so that a fault of Berth cannot hide itself.
     Rule { name: "invariants", ours: &[], others: Others::Only(&["jiff", "serde_json"]) },
-    // The cluster in memory of tests: control is its client, and the lease and the judge are used as they are.
+    // The crate `sim` is the cluster in memory of tests: control is a client of this cluster, and the crates `lease` and `invariants` are used unchanged.
     Rule {
         name: "sim",
         ours: &["api", "control", "engine", "invariants", "jobs", "lease"],
         others: Others::Only(&["jiff", "k8s-openapi", "serde", "serde-saphyr", "serde_json"]),
     },
-    // The e2e tests have names and manifests of their own, so that a wrong constant in Berth cannot hide itself.
+    // The package `e2e` has names and manifests of its own instead of Berth's constants, so that a wrong constant in Berth cannot hide itself.
     Rule { name: "e2e", ours: &["invariants", "testrun"], others: Others::AllBut(&[]) },
 ];
 

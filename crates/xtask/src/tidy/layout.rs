@@ -35,7 +35,7 @@ const TOP: [&str; 23] = [
 const LINES: usize = 500;
 /// Files that may have more lines than other files, each with the reason.
 const LONGER: [(&str, &str); 0] = [];
-/// Files that a program writes, and lists that grow with the repository; their length is not limited.
+/// Files whose length is not limited: files that a program writes, and lists that grow with the repository.
 const GENERATED: [&str; 10] = [
     "Cargo.lock",
     "crates/xtask/renamed/",

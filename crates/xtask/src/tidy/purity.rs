@@ -1,6 +1,6 @@
-//! Rule about the pure crates: they have no clock, I/O, async, randomness or process state, and no floats in amounts. In the pure crates, clippy refuses items
-//! listed in `clippy.toml` and code that may panic. This rule of `make tidy` checks that the pure crates enable clippy's lints, and refuses modules of `std`,
-//! async code and floats, for which clippy has no list.
+//! Rule that the pure crates have no clock, I/O, async, randomness or process state, and no floats in amounts. In the pure crates, clippy refuses items listed
+//! in `clippy.toml` and code that may panic. This rule of `make tidy` checks that the pure crates enable clippy's lints, and refuses modules of `std`, async
+//! code and floats, for which clippy has no list.
 
 use std::collections::BTreeSet;
 

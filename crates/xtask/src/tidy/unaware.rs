@@ -1,5 +1,5 @@
-//! Rule about the deciding crates: the engine and control have no code for tests, so they behave equally in a test, in the runner of decision cases and in a
-//! cluster. No feature, build condition or environment variable changes the engine and control, and their code does not mention decision cases.
+//! Rule about the deciding crates: the engine and control have no code for tests, so that both behave equally in a test, in the runner of decision cases and in
+//! a cluster. No feature, build condition or environment variable changes the engine and control, and their code does not mention decision cases.
 
 use super::purity::that_ship;
 use super::source::{is_name, marked, shipped, shipped_texts};

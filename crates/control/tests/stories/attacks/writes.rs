@@ -176,7 +176,7 @@ impl World {
         json!({"metadata": marks, "spec": {"nodeSelector": {"tier": tier[self.dice.below(tier.len())]}}})
     }
 
-    /// A random change of a JobSet's spec. The change may add or remove the failure policy, and does not alter it.
+    /// A random change of a JobSet's spec. The random change may add or remove the JobSet's failure policy, and does not alter an existing failure policy.
     fn change_of_set(&mut self, name: &str, suspended: bool) -> Value {
         let spec = &self.cluster.objects()[&Cluster::key(Kind::JOB_SET, "team", name)]["spec"];
         let (mut jobs, has_policy) = (spec["replicatedJobs"].clone(), spec["failurePolicy"].is_object());

@@ -88,7 +88,7 @@ async fn connection_with_slow_body_or_reader_ends_after_its_lifetime() {
     let reported = rest(&mut open(address, begin).await).await;
     assert!(!reported.contains("200 OK"), "{reported}");
 
-    // While no request is served, the test and the route each hold one reference.
+    // While no request is served, the test and the route each hold one reference to the value `held`.
     let idle = Arc::strong_count(&held);
     let mut reader = open(address, ASK).await;
     reader.read_exact(&mut [0; 16]).await.unwrap();
@@ -109,7 +109,7 @@ async fn silent_connections_make_room_for_new_requests() {
         silent.push(open(address, "").await);
     }
     assert!(rest(&mut open(address, ASK).await).await.contains("200 OK"));
-    // At most four of the twenty connections stay, and the connection with a request has replaced the oldest one.
+    // At most four of the twenty connections stay open, and the connection that has sent a request has replaced the oldest connection.
     for old in &mut silent[..17] {
         assert_eq!(rest(old).await, "");
     }

@@ -85,8 +85,8 @@ fn names(tree: &Tree) -> Vec<String> {
     all.into_iter().filter(|name| name.starts_with("kueue.x-k8s.io/")).collect()
 }
 
-/// The fields of Kueue's kinds in both versions: the kind, and the field as `spec.x`, `status.x` or `x`. Condition types are no fields here, because they have
-/// a section of their own in docs/compatibility.md.
+/// The fields of Kueue's kinds in v1beta1 and v1beta2: the kind, and the field as `spec.x`, `status.x` or `x`. Condition types are no fields here, because they
+/// have a section of their own in docs/compatibility.md.
 fn fields(tree: &Tree) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let of_kueue = |path: &str| path.starts_with("crds/") && path.ends_with(".kueue.x-k8s.io.yaml");
