@@ -57,7 +57,7 @@ pub enum Verdict {
 pub struct User {
     /// Name of the user.
     pub name: String,
-    /// UID of the user, which distinguishes the account from an earlier account with its name.
+    /// UID of the user, which distinguishes the user's account from an earlier account with the same name.
     pub uid: String,
     /// Groups of the user.
     pub groups: Vec<String>,
@@ -65,10 +65,10 @@ pub struct User {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// A verb on a resource in a namespace, about which RBAC is asked.
+/// The permission about which RBAC is asked: a verb on a resource in a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deed<'a> {
-    /// The verb, such as `create`.
+    /// Verb of the permission, such as `create`.
     pub verb: &'a str,
     /// API group of the resource.
     pub group: &'a str,
@@ -78,7 +78,7 @@ pub struct Deed<'a> {
     pub namespace: &'a str,
 }
 
-/// Client that asks the API server for verdicts, and caches them.
+/// Client that asks the API server for verdicts about users, and caches these verdicts.
 #[derive(Clone)]
 pub struct Access {
     client: Client,

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 /// Field manager of the objects that Berth creates, equal to the field manager that Kueue's client has by its user agent.
 const CREATE_MANAGER: &str = "kueue";
 
-/// Accepted media types of the API server's answers to writes. Of these answers Berth reads only the resourceVersion, and an API server that supports
+/// Accepted media types of the API server's answers to writes. Berth reads only the resourceVersion in these answers, and an API server that supports
 /// metadata-only answers omits the rest of the object.
 pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 

@@ -125,7 +125,7 @@ impl World {
                 let Some(other) = self.pick(owner) else { return };
                 let mut metadata = json!({"ownerReferences": self.cluster.controlled_by(owner, &other)});
                 if self.dice.below(2) == 0 {
-                    // The labels of Jobs that the JobSet controller makes and starts.
+                    // The labels that the JobSet controller writes on the Jobs that it makes and starts.
                     metadata["labels"] = json!({ATTEMPT: "0", PART: "job"});
                 }
                 json!({"metadata": metadata})

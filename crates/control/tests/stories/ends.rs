@@ -25,7 +25,7 @@ fn assert_over(cluster: &Cluster, what: &str) {
     assert_eq!(made, (1, 1), "{what}: {:?}", cluster.writes);
 }
 
-/// Makes steps until the TrainingJob's Workload has finished, and before the TrainingJob's own status shows the end.
+/// Makes steps until the TrainingJob's Workload has finished, and stops before the TrainingJob's own status shows the end.
 fn finish(cluster: &mut Cluster) -> String {
     let name = cluster.workload_of_training("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
     cluster.complete("a-worker");

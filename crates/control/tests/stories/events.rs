@@ -1,4 +1,5 @@
-//! Events about a job and its Workload from their creation to their end: object, type and reason. The lists of events are Kueue's.
+//! Events about a job and its Workload from their creation to their end: object, type and reason. The expected lists of events are equal to the events that
+//! Kueue makes.
 
 use berth_control::write::{EventType, Kind};
 use serde_json::json;
@@ -131,7 +132,8 @@ fn pod_group_emits_events_of_kueue_from_creation_to_finish() {
     cluster.settle();
     let owners = (Kind::Workload, EventType::Normal, "OwnerReferencesAdded");
     let mut message = events_since(&cluster, start);
-    // The order of the two events about the new pod depends on which write of control is answered first: the start, or the owner reference.
+    // The order of the two events about the pod that is added to the group depends on which write of control is answered first: the start of the pod, or the
+    // owner reference.
     message.sort_by_key(|(_, _, reason)| *reason);
     assert_eq!(message, [of_pod("FinishedWorkload"), owners, of_pod("Started")]);
     assert_eq!(texts(&cluster, "OwnerReferencesAdded"), ["Added 1 owner reference(s)"]);

@@ -114,7 +114,7 @@ fn job_adopts_prebuilt_workload_after_write_under_way_completes() {
     guest["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("before");
     cluster.settle();
     cluster.put(Kind::Workload, workload);
-    // The write of the Workload's reservation is under way when the job is created.
+    // The write of the prebuilt Workload's reservation is under way when the job that names this Workload is created.
     let under_way = cluster.control.step(cluster.now());
     assert!(under_way.tasks.iter().any(|write| write.purpose == Purpose::ReserveQuota));
     cluster.put(Kind::JOB, guest);
@@ -338,7 +338,7 @@ fn new_leader_withdraws_starts_possibly_sent_by_its_predecessor() {
     assert_eq!(cluster.apply_writes(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
     assert_eq!(cluster.job("a")["spec"]["suspend"], json!(true));
 
-    // The next leader knows of no start under way, because every started job runs.
+    // The next leader observes that every started job runs, and so knows of no start whose result is unknown.
     let writes = cluster.writes.len();
     cluster.restart();
     cluster.pass(60);

@@ -1,5 +1,5 @@
-//! Berth follows a job that holds quota by the job's uid. If the job's Workload is deleted, its job kind is no longer managed, it gets a controller, or it is
-//! deleted itself, its quota becomes free and its pods end.
+//! Berth follows a job that holds quota by the job's uid. A followed job's quota becomes free and its pods end if the job's Workload is deleted, its job kind
+//! is no longer managed, the job gets a controller, or the job itself is deleted.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};

@@ -42,14 +42,14 @@ fn size(cluster: &Cluster, job: &str) -> (Value, Value) {
     (spec["completions"].clone(), spec["parallelism"].clone())
 }
 
-/// First message about a part that was stopped.
+/// Message of the first event about a Job of a TrainingJob that Berth has stopped.
 fn stopped(cluster: &Cluster) -> Option<&str> {
     cluster.notices.iter().find(|notice| notice.reason == "Stopped").map(|reported| reported.message.as_str())
 }
 
 #[test]
 fn part_with_edited_pod_count_is_recreated_with_admitted_count() {
-    // The client changes the Job to more pods, or to fewer pods.
+    // A client changes the TrainingJob's Job to more pods, or to fewer pods.
     for own in [50, 1] {
         let mut cluster = started("2", json!({"jobType": "JAXJob"}));
         let before = cluster.job("a-worker")["metadata"]["uid"].clone();
@@ -166,7 +166,7 @@ fn suspended_part_does_not_delay_recreation_of_part_beyond_quota() {
     let worker = cluster.job("a-worker");
     let asked = &worker["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"];
     assert_eq!((asked, cluster.count(Purpose::StopTraining)), (&json!({"cpu": "1"}), 1), "{:?}", cluster.writes);
-    // The missing Job is made again while the suspended Job waits for its restart.
+    // Berth makes a missing Job of the TrainingJob again while another Job, which a client has suspended, waits for its restart.
     cluster.delete(&Cluster::key(Kind::JOB, "team", "a-worker"));
     cluster.pass(5);
     assert!(
@@ -446,7 +446,7 @@ fn foreign_pods_with_training_label_delay_no_quota_release() {
         let mut cluster = started("2", json!({}));
         labelled(&mut cluster, "a", controller);
         assert!(is_released(&mut cluster), "{controller:?}: {:?}", cluster.writes);
-        // The pod does not delay the release of the quota of a job that had no quota and no pods.
+        // A forged pod does not delay the suspension of a TrainingJob that had no quota and no pods.
         let mut cluster = started("0", json!({}));
         labelled(&mut cluster, "a", controller);
         assert!(is_released(&mut cluster));

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::stories::cluster::{Cluster, cluster_queue, flavor, job, local_queue};
 
-/// Series to remove and series counted since the last call, in the form `key=value`, without duplicates.
+/// Labels, in the form `key=value`, of the metric series to remove and of the series counted since the last call, without duplicates.
 fn drained(cluster: &mut Cluster) -> (Vec<String>, Vec<String>) {
     let (mut forgotten, mut counted) = (Vec::new(), Vec::new());
     for measure in cluster.control.drain_measures() {

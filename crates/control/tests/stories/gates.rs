@@ -185,7 +185,7 @@ fn pending_workload_without_unadmitted_observation_shows_older_kueue_reasons() {
     cluster.pass(5);
     assert_eq!(says(&cluster, "large").0, "Pending");
     assert_eq!(cluster.condition("large", "Admitted"), None, "it never was admitted");
-    // The event for the reason `Pending` is made twice: about the Workload and about its job.
+    // Berth makes the event with the reason `Pending` twice: about the Workload and about its job.
     assert_eq!((messages_of(&cluster, "Pending").len(), messages_of(&cluster, "ExceedsMaxQuota").len()), (2, 0));
     cluster.pass(120);
     assert_eq!(cluster.count(Purpose::ExplainPending), 1, "it knows");
@@ -240,14 +240,14 @@ fn workload_creation_latency_is_measured_only_for_unchanged_jobs() {
     cluster.set_now(cluster.now().checked_add(jiff::SignedDuration::from_millis(1500)).unwrap());
     cluster.settle();
     assert_eq!(observed(&mut cluster, metric), [("job_kind=Job".to_owned(), 1500)]);
-    // The job was created running: its suspension is a change of the job, so that the latency of its Workload's creation is not measured.
+    // The job was created running: Berth's suspension of this job is a change of the job, so that no latency of the Workload's creation is measured.
     cluster.put(Kind::JOB, job("b", "lq", "1", false));
     cluster.edit(Kind::JOB, "team", "b", &json!({"metadata": {"generation": 2}}));
     cluster.settle();
     assert_eq!(observed(&mut cluster, metric), []);
     cluster.put(Kind::Pod, crate::stories::pods::pod("p", "1"));
     cluster.settle();
-    // The creation time of a pod is known to the second only.
+    // The creation time of a pod has full seconds only, so that the fraction of the second in which the pod is created counts as latency.
     assert_eq!(observed(&mut cluster, metric), [("job_kind=Pod".to_owned(), 500)]);
 }
 

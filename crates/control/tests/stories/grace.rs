@@ -65,7 +65,7 @@ fn events(cluster: &Cluster, name: &str) -> Vec<String> {
     events.iter().map(|event| event["reason"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Asserts that the status showed the request to save before the result of the request.
+/// Asserts that the status of the TrainingJob showed the request to save a checkpoint before it showed the result of the request.
 fn assert_reported_in_order(cluster: &Cluster, name: &str, answer: &str) {
     let reported = events(cluster, name);
     let place = |reason: &str| reported.iter().position(|reported| reported == reason);
@@ -202,7 +202,7 @@ fn save_request_hanging_beyond_grace_period_delays_nothing() {
 
 #[test]
 fn save_request_is_reported_before_checkpoint_that_outpaces_its_outcome() {
-    // The pods have read the request, and the job has saved a checkpoint, before control gets the outcome of its write.
+    // The pods have read the request to save, and the job has saved a checkpoint, before control gets the outcome of the write of the request.
     for outcome in [WriteOutcome::Applied { resource_version: String::new() }, WriteOutcome::Unknown("reset".into())] {
         let mut cluster = victim();
         cluster.put(Kind::TrainingJob, urgent());

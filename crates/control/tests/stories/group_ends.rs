@@ -1,4 +1,5 @@
-//! How long Berth's finalizer keeps the pods of a group: until the end of each pod is recorded. The finalizer never waits for a replacement pod.
+//! How long Berth's finalizer keeps the pods of a group: until the end of each pod is recorded. Berth's finalizer never keeps a pod because a replacement pod
+//! is missing.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};
@@ -61,7 +62,7 @@ fn run(cluster: &Cluster, names: &[&str]) -> bool {
 
 #[test]
 fn waiting_group_is_deleted_with_its_pods() {
-    // The queue has no room (`lq`), or does not exist (`absent`).
+    // The queue of the pod group has no room (`lq`), or does not exist (`absent`).
     for queue in ["lq", "absent"] {
         let mut cluster = pod_queue("1");
         for name in ["a", "b"] {
@@ -197,7 +198,7 @@ fn group_whose_controller_makes_no_pods_gives_its_quota_back() {
     assert!(gated(&cluster, "web-0") && !cluster.workload_is("g", "QuotaReserved"), "{:?}", cluster.writes);
     make(&mut cluster, &["web-1"]);
     assert!(run(&cluster, &["web-0", "web-1"]), "{:?}", cluster.writes);
-    // The Workload is deleted with the last controller that makes pods of the group.
+    // The Workload of the pod group is deleted with the last controller that makes pods of the group.
     cluster.delete(&Cluster::key(Kind::StatefulSet, "team", "web"));
     cluster.pass(30);
     assert!(pods(&cluster).is_empty() && group(&cluster).is_none(), "{:?}", cluster.writes);
@@ -223,7 +224,7 @@ fn terminating_pod_makes_no_successor_excess() {
 
 #[test]
 fn excess_pod_of_a_controller_waits_with_event() {
-    // The excess pod is created before the Workload exists (`early`), or after that.
+    // The group's excess pod is created before the Workload of the group exists (`early`), or after the creation of the Workload.
     for early in [true, false] {
         let mut cluster = with_controller("4");
         let names = ["one", "three", "two"];

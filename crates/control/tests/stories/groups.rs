@@ -105,8 +105,8 @@ fn failed_pod_of_group_is_released_once_it_is_replaced() {
     assert!(is(&cluster, "Finished"));
 }
 
-/// A Workload that Kueue has made names its pod set by Kueue's hash of the pods, here of one container that requests one cpu: recreated pods of this shape
-/// belong to the pod set, and pods of another shape do not.
+/// A Workload that Kueue has made names its pod set by Kueue's hash of the pods (in this test, of one container that requests one cpu): recreated pods with the
+/// same hash belong to the pod set, and other pods do not.
 #[test]
 fn recreated_pods_match_pod_set_of_workload_made_by_kueue() {
     for evicted in [false, true] {
@@ -161,7 +161,7 @@ fn evicted_group_is_admitted_again_only_when_all_pods_return() {
     deactivate(&mut cluster, false);
     cluster.settle();
     assert!(!is(&cluster, "QuotaReserved") && is(&cluster, "WaitingForReplacementPods"), "{:?}", group(&cluster));
-    // One of the pods stays, because the pod is the only owner of the Workload, and the Workload keeps the place in the queue.
+    // One pod of the deactivated group stays, because this pod is the only owner of the Workload, and the Workload keeps the group's place in the queue.
     assert_eq!(pods(&cluster), ["a"], "{:?}", cluster.writes);
     assert_eq!(cluster.pod("a").unwrap()["status"]["phase"], json!("Failed"));
     deactivate(&mut cluster, true);

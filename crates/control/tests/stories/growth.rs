@@ -39,7 +39,7 @@ fn worker_failing_long_after_scale_up_is_not_given_up() {
     assert_eq!((cluster.workers("a"), cluster.phase("a")), (4, "Running"));
     assert_eq!((cluster.count(Purpose::ScaleTraining), cluster.count(Purpose::Evict)), (scalings, 0));
     assert_eq!(cluster.job("a-worker")["metadata"]["uid"], uid);
-    // The new leader does not know that all pods were ready once, and gives the job the whole time for its scale-up again.
+    // The new leader does not know that all pods of the job were ready once, and gives the job the full time for its scale-up again.
     cluster.restart();
     cluster = with_priorities(cluster);
     cluster.pass_judged(12, "another leader");
@@ -95,7 +95,7 @@ fn scale_up_without_nodes_is_undone_as_stock_out() {
         let event = cluster.notices.iter().rfind(|notice| notice.reason == "ScalingDown").unwrap();
         let words = "from 4 to 2 workers: flavor spot (spot capacity) had no nodes for all 4 pods within 20s: 0/9";
         assert!(event.message.starts_with(words), "{}", event.message);
-        // Control tries no scale-up during the stock-out of the flavor, and the stock-out ends.
+        // Control tries no scale-up during the stock-out of the spot flavor, and tries a scale-up after the stock-out.
         let slices = cluster.count(Purpose::CreateWorkload);
         cluster.pass_judged(60, "out of stock");
         assert_eq!((cluster.count(Purpose::CreateWorkload), cluster.workers("a")), (slices, 2));
@@ -285,7 +285,7 @@ fn failed_scale_ups_are_retried_after_ever_longer_pauses() {
     cluster.complete("first");
     cluster.pass_judged(600, "no nodes, and nobody says so");
     let ups = |cluster: &Cluster| cluster.notices.iter().filter(|notice| notice.reason == "ScaledUp").count();
-    // Each scale-up takes its 15 s to fail; the pauses between the scale-ups are 10, 20, 40, 80, 160 and 320 s.
+    // Each scale-up of the job fails after 15 s; the pauses between the scale-ups are 10, 20, 40, 80, 160 and 320 s.
     assert_eq!((cluster.workers("a"), ups(&cluster)), (2, 6), "{:?}", cluster.writes);
     assert_eq!(cluster.count(Purpose::Evict), 0);
     cluster.nodes = None;

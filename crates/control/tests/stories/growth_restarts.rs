@@ -184,7 +184,7 @@ fn workers_not_yet_started_are_given_up_without_restart() {
         (up, 0),
         "it is the same run"
     );
-    // The job may grow later, like any job that saves checkpoints.
+    // A job whose scale-up Berth has given up may grow later, like any job that saves checkpoints.
     cluster.complete("urgent");
     cluster.pass_judged(20, "idle again");
     save(&mut cluster, "a", 900);

@@ -1,4 +1,4 @@
-//! State that an elastic TrainingJob keeps at a scale-up: the Workload is new, and the job and its run go on.
+//! State that an elastic TrainingJob keeps at a scale-up: the TrainingJob gets a new Workload, and the job and its run go on.
 
 use berth_control::measure::{TierMove, TierStep};
 use berth_control::write::{Kind, Purpose};

@@ -1,4 +1,4 @@
-//! Pods of Jobs that no Job counts, and pods that were enlarged: without a check, such pods would use more than their Workload holds quota for.
+//! Pods that no Job counts any more, and pods that were enlarged: if Berth did not check such pods, they would use more than their Workload holds quota for.
 
 use berth_control::write::{Kind, ObjectKey, Purpose};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ fn is_there(cluster: &Cluster, pod: &ObjectKey) -> bool {
     cluster.objects().contains_key(pod)
 }
 
-/// The number of reads of pods, of writes of a pod's status, and of deletions of pods.
+/// The numbers of Berth's reads of single pods, of its writes of a pod's status, and of its deletions of pods.
 fn of_pods(cluster: &Cluster) -> [usize; 3] {
     [Purpose::ReadPod, Purpose::CondemnPod, Purpose::DeletePod].map(|purpose| cluster.count(purpose))
 }
@@ -166,7 +166,8 @@ fn relabelled_pod_of_orphaned_job_is_charged_and_stopped() {
     }
 }
 
-/// Pods name their Job in two labels. If a Job is deleted without its pods, Berth also finds a pod that has kept only the older label.
+/// The pods of a Job have an older and a newer label with the uid of the Job. If a Job is deleted without its pods, Berth also finds a pod that has kept only
+/// the older label.
 #[test]
 fn orphaned_pod_with_only_the_old_label_holds_its_quota() {
     let (mut cluster, pod) = running();

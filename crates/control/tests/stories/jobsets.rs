@@ -37,7 +37,7 @@ fn set_active(cluster: &mut Cluster, active: bool) {
     cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": active}}));
 }
 
-/// The change of a flavor after which the flavor's pods avoid nodes with a label.
+/// A change of a ResourceFlavor, after which pods with quota of the flavor avoid nodes with the given label.
 fn forbidding(label: &str) -> Value {
     json!({"metadata": {"annotations": {"berth.dev/forbidden-node-labels": label}}})
 }
@@ -144,7 +144,7 @@ fn job_set_without_quota_is_suspended_before_its_jobs() {
     );
 }
 
-/// The JobSet and Job controllers may report a stop before they have observed all pods: pods that are not counted yet run, too.
+/// The JobSet and Job controllers may report a stop before they have observed all pods: pods that the controllers do not count yet run, too.
 #[test]
 fn job_set_does_not_start_while_its_old_jobs_run() {
     for counted in [true, false] {
@@ -199,7 +199,7 @@ fn failed_job_set_frees_quota_when_its_last_job_stops() {
     assert_eq!(condition(&cluster, "Finished")["reason"], json!("Failed"));
 }
 
-/// The JobSet is stopped before its first start: pods of its Jobs have run since before Berth suspended the JobSet.
+/// Berth stops a JobSet that it has never started: pods of the JobSet's Jobs have run since before Berth suspended the JobSet.
 #[test]
 fn job_set_never_started_keeps_quota_until_earlier_pods_end() {
     let mut cluster = one_queue("4");

@@ -208,7 +208,7 @@ fn job_set_that_no_longer_requests_quota_gives_it_back() {
     }
 }
 
-/// When a job ends, its Workload ends, whether the job still names its queue or not.
+/// When a job ends, its Workload finishes, whether the job still names its queue or not.
 #[test]
 fn job_that_no_longer_requests_quota_finishes_its_workload() {
     for edit in [Edit::Queue, Edit::OtherController, Edit::Namespace] {
@@ -223,7 +223,8 @@ fn job_that_no_longer_requests_quota_finishes_its_workload() {
     }
 }
 
-/// An event of the Workload of a job that left its queue says that the Workload keeps its quota; later a condition says why the Workload gets none.
+/// An event of the Workload of a job that left its queue says that the Workload keeps its quota; after the Workload has lost the quota, a condition says why it
+/// gets no quota.
 #[test]
 fn workload_whose_job_left_its_queue_reports_the_reason() {
     let mut cluster = running();
@@ -243,7 +244,7 @@ fn workload_whose_job_left_its_queue_reports_the_reason() {
     let reserved = cluster.condition("t", "QuotaReserved").unwrap();
     let text = (&reserved["status"], &reserved["reason"], &reserved["message"]);
     assert_eq!(text, (&json!("False"), &json!("Misconfigured"), &json!("its job names no queue")));
-    // The job gets its queue again, and is admitted again.
+    // The job that has left its queue gets the queue's label again, and is admitted again.
     cluster.edit(Kind::JOB, "team", "t", &labels("queue-name", json!("lq")));
     cluster.pass(5);
     assert!(cluster.is("t", "Admitted") && cluster.job("t")["status"]["active"] == 1, "{:?}", cluster.writes);

@@ -141,7 +141,7 @@ fn job_gets_default_tier_when_queue_has_no_reserved_flavor() {
     cluster.put(Kind::JOB, tier_0("b"));
     cluster.settle();
     assert!(!cluster.is("b", "QuotaReserved"), "spot is full, and on demand is not for it");
-    // Waiting jobs use a reserved flavor when it is added to the queue, and no longer when it is removed.
+    // Waiting jobs use a flavor of the reserved tier as soon as the flavor is added to the ClusterQueue, and no longer when the flavor is removed.
     cluster.edit(Kind::ClusterQueue, "", "cq", &groups(&[("spot", "1"), ("on-demand", "1"), ("reserved", "1")]));
     cluster.put(Kind::JOB, tier_0("c"));
     cluster.settle();

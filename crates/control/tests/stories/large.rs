@@ -28,7 +28,7 @@ fn large_job_is_read_once_and_runs_with_full_spec() {
     assert_eq!(args(&workload["spec"]["podSets"][0]["template"]["spec"]), 300 << 10, "its Workload has all of it");
     let pods = &cluster.job("a")["spec"]["template"]["spec"];
     assert_eq!((args(pods), &pods["nodeSelector"]["tier"]), (300 << 10, &json!("reserved")));
-    // After a stop, the job has all fields that its user has written.
+    // After Berth has stopped the large job, the job has all fields that its user has written.
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "HoldAndDrain"}}));
     cluster.pass(30);
     let pods = &cluster.job("a")["spec"]["template"]["spec"];

@@ -13,7 +13,7 @@ use crate::stories::pods::pod;
 
 const MANAGED: &str = "kueue.x-k8s.io/managed";
 
-/// The usage in the status of the ClusterQueue.
+/// The used quota in the status of the ClusterQueue.
 fn charged(cluster: &Cluster) -> Value {
     let status = &cluster.objects()[&Cluster::key(Kind::ClusterQueue, "", "cq")]["status"];
     status["flavorsUsage"][0]["resources"][0]["total"].clone()
@@ -34,7 +34,7 @@ fn is(cluster: &Cluster, pod: &str, kind: &str) -> bool {
     name.is_some_and(|name| cluster.workload_is(&name, kind))
 }
 
-/// A ClusterQueue of `quota` cpus, of which a job uses `by_job`.
+/// A ClusterQueue of `quota` cpus, of which a job uses `by_job` cpus.
 fn used(quota: &str, by_job: &str) -> Cluster {
     let mut cluster = pod_queue(quota);
     cluster.put(Kind::JOB, job("own", "lq", by_job, true));
@@ -239,7 +239,7 @@ fn let_in_member_of_incomplete_pod_group_is_deleted() {
     }
 }
 
-/// The API server is busy after an outage: a pod is not stopped because its admission is slow.
+/// If the API server is busy after an outage, Berth does not stop a pod that was let in only because the pod's admission is slow.
 #[test]
 fn let_in_pod_with_room_stays_despite_refused_writes() {
     for purpose in [Purpose::MarkPod, Purpose::CreateWorkload, Purpose::ReserveQuota] {

@@ -87,7 +87,7 @@ fn policy_gpu_limit_counts_configured_and_other_vendors_accelerators() {
     let pod = &cluster.job("a-worker")["spec"]["template"]["spec"];
     assert_eq!(pod["nodeSelector"][label], "tpu-v6e-slice");
     assert_eq!(pod["containers"][0]["resources"]["limits"], json!({"google.com/tpu": "1"}));
-    // The pod template of the TrainingJob requests the GPU itself.
+    // In this TrainingJob, the pod template of the workers requests the GPU.
     let mut cluster = allowing_of(settings(), "amd.com/gpu", 3);
     let mut job = workers("JAXJob");
     job["spec"]["resources"]["replicaResources"] = json!({"cpu": "1"});
@@ -122,7 +122,7 @@ fn job_whose_minimum_exceeds_policy_gpu_limit_waits_with_reason() {
     allow(&mut cluster, 4);
     cluster.pass(5);
     assert_eq!((given(&cluster), &cluster.job("wide")["spec"]["parallelism"]), (json!("4"), &json!(4)));
-    // The limit does not affect a running job until the job starts again.
+    // The limit of GPUs per job does not affect a running job until the job starts again.
     allow(&mut cluster, 3);
     cluster.pass(60);
     assert!(cluster.is("wide", "Admitted") && given(&cluster) == json!("4"));

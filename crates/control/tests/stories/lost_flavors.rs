@@ -9,7 +9,7 @@ use crate::stories::cluster::{Cluster, cluster_queue, flavor, job};
 use crate::stories::one_queue;
 use crate::stories::queues::{mark_deleted, waits};
 
-/// The names and the totals of the flavors in a field of a queue's status.
+/// The names of the flavors, each with its total of a resource, in a field of a queue's status.
 fn shown(cluster: &Cluster, kind: Kind, name: &str, field: &str) -> Vec<(String, String)> {
     let namespace = if kind == Kind::LocalQueue { "team" } else { "" };
     let status = &cluster.objects()[&Cluster::key(kind, namespace, name)]["status"];

@@ -75,7 +75,7 @@ fn job_whose_workload_name_is_taken_reports_conflict_once() {
     assert!(cluster.is("t", "Admitted"), "{:?}", cluster.writes);
 }
 
-/// The job is deleted, or its Workload is deleted, and a foreign finalizer keeps the Workload: no pod runs, and the quota is free.
+/// A job or its Workload is deleted, and a foreign finalizer keeps the Workload: no pod of the job runs, and the Workload's quota is free.
 #[test]
 fn workload_kept_by_foreign_finalizer_holds_no_quota() {
     for (job_goes, restarts) in [(true, false), (true, true), (false, false), (false, true)] {

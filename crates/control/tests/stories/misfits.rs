@@ -76,7 +76,7 @@ fn admit(cluster: &mut Cluster, workload: &str, given: &[(&str, i32)], condition
 
 const BOTH: [&str; 2] = ["QuotaReserved", "Admitted"];
 
-/// The number of starts, without the start of the job that was created first.
+/// The number of Berth's writes that start jobs, without the start of the job that was created first.
 fn starts(cluster: &Cluster) -> usize {
     cluster.count(Purpose::StartJob) - 1
 }

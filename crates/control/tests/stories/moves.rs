@@ -1,4 +1,4 @@
-//! Running jobs that another client suspends, without a webhook that restores the field.
+//! Running jobs that another client suspends, without a webhook that restores the field `suspend`.
 
 use berth_control::write::{EventType, Kind, Purpose};
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ fn running_job_suspended_by_user_is_resumed_with_warning_event() {
     assert!(event.message.contains(workload) && event.message.contains("spec.active"), "{}", event.message);
 }
 
-/// The start after an eviction does not count as the end of a suspension by a user.
+/// Berth's start of a job after an eviction does not count as the end of a suspension by a user.
 #[test]
 fn job_restarted_after_eviction_gets_no_suspension_event() {
     let mut cluster = one_queue("1");

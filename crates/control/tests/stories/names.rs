@@ -132,7 +132,7 @@ fn admission_check_names_object_that_blocks_its_provisioning_request() {
         let before = answers(&cluster);
         cluster.pass(300);
         assert_eq!(answers(&cluster), before, "{kind}: once");
-        // Berth has tried the creation again and again, and succeeds when the name is free.
+        // Berth has tried the creation of its object again and again, and succeeds when the name is free.
         cluster.answers.clear();
         cluster.pass(60);
         assert!(

@@ -17,7 +17,7 @@ fn workloads(cluster: &Cluster) -> Vec<&Value> {
     cluster.objects().iter().filter(|(key, _)| key.kind == Kind::Workload).map(|(_, object)| object).collect()
 }
 
-/// The reserved quota of ClusterQueue `cq`.
+/// The quota that Workloads have reserved in ClusterQueue `cq`.
 fn reserved(cluster: &Cluster) -> &Value {
     let queue = &cluster.objects()[&Cluster::key(Kind::ClusterQueue, "", "cq")];
     &queue["status"]["flavorsReservation"][0]["resources"][0]["total"]
@@ -83,7 +83,7 @@ fn jobs_and_pods_in_terminating_namespace_get_no_quota() {
     cluster.pass(5);
     let made = workloads(&cluster).len();
     assert_eq!(made, 3, "{:?}", cluster.writes);
-    // Finalizers of the user keep the pods.
+    // Finalizers of the user keep the pods of the deleted namespace.
     for name in ["alone", "a", "b"] {
         let kept = json!({"metadata": {"finalizers": ["example.com/keep"]}});
         cluster.edit(Kind::Pod, "team", name, &kept);

@@ -1,4 +1,5 @@
-//! Pods, groups and jobs that claim the Workload or the place of another: no pod runs without quota, and no quota of another job is blocked.
+//! Pods, pod groups and jobs that claim the Workload or the place of another pod, group or job: no pod runs without quota, and no quota of another job is
+//! blocked.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};
@@ -124,7 +125,7 @@ fn ended_pod_is_deleted_with_the_workload_of_its_group() {
     cluster.pass(10);
     assert!(cluster.pod("a").is_none() && cluster.pod("b").is_none(), "{:?}", cluster.writes);
     assert!(!cluster.objects().contains_key(&Cluster::key(Kind::Workload, "team", "g")), "{:?}", cluster.writes);
-    // With the old pod in the group, the next group of the same name would have an excess pod.
+    // If the pod of the old group still existed, the next group of the same name would have an excess pod.
     for name in ["c", "d"] {
         cluster.put(Kind::Pod, member(name, "1", 2, &[]));
     }

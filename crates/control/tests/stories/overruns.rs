@@ -41,7 +41,8 @@ pub fn running(quota: &str) -> Cluster {
     cluster
 }
 
-/// Pods are deleted one by one and end slowly: the replacements are charged while both exist, and no other workload is admitted in their place.
+/// Pods of a job are deleted one by one and end slowly: their replacements are charged while old and new pods exist, and no other workload is admitted in their
+/// place.
 #[test]
 fn replaced_pods_are_charged_until_they_have_ended() {
     for restarts in [false, true] {
@@ -200,7 +201,7 @@ fn pods_of_deleted_job_are_charged_until_gone() {
     assert_eq!(shown(&cluster, "cq"), both("1"), "{:?}", cluster.writes);
 }
 
-/// At first no ClusterQueue can be charged, because the LocalQueue does not exist; later the LocalQueue names another ClusterQueue.
+/// At first no ClusterQueue can be charged for the job's pods, because its LocalQueue does not exist; later the LocalQueue names another ClusterQueue.
 #[test]
 fn usage_beyond_quota_follows_local_queue_to_another_cluster_queue() {
     let mut cluster = one_queue("2");
@@ -396,7 +397,7 @@ fn foreign_job_claiming_queueless_job_set_is_charged_to_queue() {
     assert_eq!(shown(&cluster, "cq"), both("0"), "{:?}", cluster.writes);
 }
 
-/// Cpus that Workloads hold, and cpus of pods that run beyond that, counted from the objects of the cluster.
+/// Cpus that Workloads hold, plus cpus of pods that run beyond the held quota, counted from the objects of the cluster.
 fn counted(cluster: &Cluster) -> i64 {
     let all = cluster.objects().iter();
     let mut held = std::collections::BTreeMap::new();
@@ -452,7 +453,7 @@ fn cluster_queue_is_charged_reservations_plus_usage_beyond_them() {
                 }
             }
             cluster.pass(dice.seconds(7, 20));
-            // The sum that the engine charges follows the objects within five seconds.
+            // The cpus that the engine charges follow the objects of the cluster within five seconds.
             let reported = cluster.control.world().figures("cq").unwrap().reservation[0].total;
             let (wanted, found) = (counted(&cluster), reported.get() / 1000);
             assert_eq!(found, wanted, "seed {seed}, event {event}: {:?}", cluster.objects().values());
@@ -470,7 +471,7 @@ fn cluster_queue_is_charged_reservations_plus_usage_beyond_them() {
 #[test]
 fn shrinking_job_with_late_pod_counts_is_not_evicted() {
     let mut cluster = crate::stories::elastic::started();
-    // The surplus pods end at once, and the Job's status shows the lower number later.
+    // The pods beyond the Job's parallelism end at once, and the Job's status shows the lower number of pods later.
     cluster.controller_sleeps = true;
     cluster.put(Kind::JOB, crate::stories::elastic::other("urgent", "4", 100));
     cluster.pass(5);

@@ -115,8 +115,8 @@ fn workload_with_owner_of_foreign_kind_is_admitted() {
     }
 }
 
-/// Kueue would delete the job after the retention time. Berth does not know the job that owns a Workload of a foreign kind, and keeps the deactivated Workload
-/// for the job's own controller.
+/// Kueue would delete the job of a deactivated Workload after the retention time. Berth does not know the job that owns a Workload of a foreign kind, and keeps
+/// the deactivated Workload for the job's own controller.
 #[test]
 fn deactivated_workload_without_known_job_is_not_deleted_after_retention() {
     let mut settings = settings();
@@ -225,7 +225,7 @@ fn job_deleted_while_reservation_outcome_is_unknown_keeps_no_quota() {
     cluster.edit(Kind::JOB, "team", "going", &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
     cluster.pass(60);
     the_queue_goes_on(&mut cluster);
-    // The lost write is refused when it arrives, so that no quota is given to two Workloads.
+    // The API server refuses the lost write of a reservation when the write arrives late, so that no quota is given to two Workloads.
     assert_eq!(cluster.apply_writes(), [WriteOutcome::Conflict.into()], "{:?}", cluster.writes);
 }
 

@@ -1,5 +1,5 @@
-//! Jobs that accept fewer pods: such a Job gets as many pods as there is quota for, runs with this number, and has the number of pods in its manifest again
-//! whenever the Job stops.
+//! Jobs that accept fewer pods (partial admission): such a Job runs with as many pods as there is quota for, and whenever the Job stops, it has the number of
+//! pods of its manifest again.
 
 use berth_control::write::Kind;
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ fn parallelism_above_completions_is_restored_after_partial_admission() {
     assert_eq!(cluster.job("a")["metadata"]["annotations"].get("berth.dev/own-parallelism"), None);
 }
 
-/// A Job of ten indexes of one cpu each that runs all of them at once if there is quota, and accepts three pods.
+/// An Indexed Job of ten indexes of one cpu each, which runs ten pods at once if there is quota, and accepts three pods.
 fn ten(follows: bool) -> Value {
     let mut object = wide("a", "3");
     object["spec"]["parallelism"] = json!(10);

@@ -18,7 +18,7 @@ fn policy() -> Value {
     with_tiers(json!({"default": ["reserved", "spot"], "patience": patience}))
 }
 
-/// Flavors that are out of stock according to the status of the policy.
+/// Flavors that are out of stock according to the status of the QueuePolicy.
 fn out_of_stock(cluster: &Cluster) -> BTreeSet<String> {
     let shown = &cluster.objects()[&Cluster::key(Kind::QueuePolicy, "", "p")]["status"]["backoffs"];
     let backoffs = shown.as_array().into_iter().flatten();

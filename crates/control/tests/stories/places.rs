@@ -14,7 +14,7 @@ fn let_loose(cluster: &mut Cluster, name: &str) {
     cluster.edit(Kind::Pod, "team", name, &json!({"spec": {"schedulingGates": []}}));
 }
 
-/// Adds a finalizer to a pod, or removes it, so that the reason in the status of a deleted pod can be read.
+/// Adds a finalizer to a pod, or removes the finalizer; with the finalizer, a deleted pod stays, so that the reason in its status can be read.
 fn keep(cluster: &mut Cluster, name: &str, keep: bool) {
     let ours = "kueue.x-k8s.io/managed";
     let finalizers = if keep { json!([ours, "example.com/keep"]) } else { json!([]) };
@@ -65,7 +65,7 @@ fn running_group_member_larger_than_its_role_is_stopped() {
     cluster.put(Kind::Pod, member("b", "1", 2, &[("role-hash", "x")]));
     cluster.pass(5);
     assert!(runs(&cluster, "b"), "its place waits for one that fits: {:?}", cluster.writes);
-    // A pod that is made larger later has no quota for the difference.
+    // A pod that a client makes larger after its admission has no quota for the difference.
     let containers = json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}]);
     cluster.edit(Kind::Pod, "team", "b", &json!({"spec": {"containers": containers}}));
     cluster.pass(5);

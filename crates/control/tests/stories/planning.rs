@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::stories::cluster::{Cluster, job, made_before, settings};
 use crate::stories::{one_queue, with_queue};
 
-/// Makes steps until control has no more writes. Returns the number of new reservations, which are kept in `held` and not performed.
+/// Makes steps of control until control asks for no more writes. Returns the number of new reservations, which are kept in `held` and not performed.
 fn reservations(cluster: &mut Cluster, held: &mut Vec<Task>) -> usize {
     let before = held.len();
     loop {

@@ -171,7 +171,7 @@ fn pod_failing_by_itself_during_eviction_finishes_its_workload() {
         cluster.edit(Kind::Workload, "team", &name, &json!({"spec": {"active": false}}));
         cluster.settle();
         assert!(cluster.workload_is(&name, "Evicted"), "{:?}", cluster.writes);
-        // The conditions of the pod stay, among them the condition that the stop has written.
+        // The conditions in the pod's status stay, among them the condition that Berth wrote when it stopped the pod.
         cluster.edit(Kind::Pod, "team", "a", &json!({"status": {"phase": "Failed"}}));
         cluster.put(Kind::Pod, pod("b", "1"));
         cluster.pass(120);
@@ -223,7 +223,7 @@ fn foreground_deletion_of_pod_does_not_block_on_its_workload() {
     assert!(cluster.pod("a").is_some() && workload_of(&cluster, "a").is_none(), "{:?}", cluster.writes);
 }
 
-/// A waiting pod may lose the label of its queue: its deletion must not wait for Berth.
+/// A client removes the queue's label from a waiting pod: the deletion of the pod must not wait for Berth's finalizer.
 #[test]
 fn waiting_pod_taken_out_of_its_queue_can_be_deleted() {
     for made in [pod("a", "2"), member("a", "1", 2, &[])] {
@@ -427,7 +427,7 @@ fn pods_reach_same_end_after_failed_or_lost_writes() {
     );
 }
 
-/// A pod of another controller names no queue at first: the webhook has gated the pod because of the annotation `pod-suspending-parent`.
+/// A pod of another controller names no queue at first: the webhook has added a scheduling gate to the pod because of the annotation `pod-suspending-parent`.
 #[test]
 fn pod_gated_for_its_parent_starts_once_queue_is_named() {
     let mut cluster = pod_queue("1");

@@ -187,7 +187,7 @@ fn cluster_queue_with_two_policies_follows_both_and_reports_conflict() {
     for name in ["p", "b"] {
         assert_eq!(status(&cluster, name)["clusterQueues"], json!(["cq"]), "{name}");
     }
-    // With the older policy, its fields no longer apply.
+    // After the deletion of the older policy, the fields of the older policy no longer apply.
     cluster.delete(&Cluster::key(Kind::QueuePolicy, "", "p"));
     cluster.pass(6);
     assert_eq!(active(&cluster, "b")["status"], json!("True"));
@@ -234,7 +234,8 @@ fn running_job_moves_back_to_better_tier_after_saving_checkpoint() {
     let mut cluster = tiered_cluster("1");
     let promotion = json!({"minStay": "10m", "hysteresis": "1m"});
     let mut policy = with_tiers(json!({"climbBack": promotion}));
-    // Berth requests no further checkpoint within the grace period, because the job has just saved the checkpoint for which the move back waits.
+    // Berth requests no further checkpoint within the grace period, because the job has just saved the checkpoint for which its move back to the better tier
+    // waits.
     policy["spec"]["preemption"] = json!({"gracePeriod": "1m"});
     cluster.put(Kind::QueuePolicy, policy);
     cluster.put(Kind::JOB, job("first", "lq", "1", true));
@@ -280,8 +281,8 @@ fn tier_moves_of_jobs_are_bounded_without_nodes_of_tiers() {
         for name in ["a", "b", "c", "d"] {
             let promotions = evictions(&cluster, name, "ClimbedBack");
             assert!(promotions <= 2, "{name} climbed {promotions} times");
-            // A job for which another tier has room is evicted from a better tier without nodes once for each time that it moved to that tier. A job for which
-            // no tier has room tries again after each back-off of four minutes and each patience of one minute.
+            // A job for which another tier has room is evicted for lack of nodes at most once after its first start, and once after each move back to a better
+            // tier. A job for which no tier has room tries again after each back-off of four minutes and each patience of one minute.
             let falls = evictions(&cluster, name, "StockOut");
             let settled = cluster.is(name, "Admitted") && flavor_of(&cluster, name) == json!("on-demand");
             let most = if settled && !demand { promotions + 1 } else { 80 };
@@ -412,7 +413,7 @@ fn preempting(cpu: &str) -> Cluster {
 
 #[test]
 fn policy_limits_preemption_by_victim_count_and_evicted_quota() {
-    // The requests of the running jobs, the request of the job of a higher priority, the limit that forbids its victims, and the limit that allows them.
+    // The requests of the running jobs, the request of the preemptor, the limit of a policy that forbids its victims, and the limit that allows these victims.
     for (running, asks, forbids, allows) in [
         (&["1", "1"][..], "2", json!({"maxVictims": 1}), json!({"maxVictims": 2})),
         (&["2"], "1", json!({"maxEvictedPercent": 199}), json!({"maxEvictedPercent": 200})),

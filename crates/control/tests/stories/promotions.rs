@@ -217,7 +217,7 @@ fn jobs_move_back_only_as_better_tier_has_room() {
         cluster.put(Kind::TrainingJob, training(name, json!({})));
         cluster.pass(5);
         assert_eq!(cluster.tier_of(name), "on-demand");
-        // The pods of both jobs end slowly.
+        // The pods of the TrainingJobs `a` and `b`, of which only one can move back to the better tier, end slowly.
         cluster.keep_pods_of(Kind::TrainingJob, name);
     }
     cluster.complete("first");

@@ -226,7 +226,7 @@ fn provisioning_check_is_active_only_while_its_config_exists() {
     assert_eq!(condition(&cluster)["reason"], json!("BadParametersRef"));
     assert_eq!(condition(&cluster)["message"], json!("ProvisioningRequestConfig \"prc\" does not exist"));
     assert_eq!(state(&cluster)["message"], json!("the check is not active"));
-    // The earlier ProvisioningRequest does not fit the new provisioning class.
+    // The earlier ProvisioningRequest has another provisioning class than the changed configuration asks for.
     configure(&mut cluster, spec(&json!({"provisioningClassName": "other"})));
     cluster.pass(5);
     assert_eq!((&condition(&cluster)["status"], &condition(&cluster)["reason"]), (&json!("True"), &json!("Active")));
@@ -284,7 +284,7 @@ fn provisioning_request_outlives_its_reservation_with_cleanup_gate_off() {
 fn pod_template_of_earlier_reservation_is_made_again() {
     let mut cluster = Cluster::new();
     set_up(&mut cluster, &json!({}));
-    // The PodTemplate is made, and the ProvisioningRequest is not made before the reservation ends.
+    // Berth makes the PodTemplate, and cannot make the ProvisioningRequest before the Workload loses its quota reservation.
     let refused = (Purpose::RequestCapacity, WriteOutcome::Busy(600_000), false);
     cluster.faults.push(refused);
     cluster.put(Kind::JOB, job_with_parameter());
@@ -439,7 +439,7 @@ fn provisioning_failures_follow_check_retries_unless_counted_as_stock_out() {
     assert!(found(&cluster.control.drain_measures(), "berth_tier_departures").is_empty());
 }
 
-/// As in Kueue, the attempts are counted from one again after the admission check was ready or gave up.
+/// As in Kueue, the attempts at ProvisioningRequests are counted from one again after the admission check was ready or gave up.
 #[test]
 fn provisioning_attempts_restart_at_one_after_success_or_giving_up() {
     let mut cluster = asked(&json!({}));

@@ -270,7 +270,7 @@ fn local_queue_active_condition_says_why_it_takes_no_jobs() {
     assert_eq!(active(Kind::LocalQueue, "lq", elsewhere), ["False", "ClusterQueueDoesNotExist", no_queue]);
 }
 
-/// Another client adds a condition to the LocalQueue, and the watch does not show it yet.
+/// Another client adds a condition to the LocalQueue, and the watch does not show the condition yet.
 fn add_unseen_condition(cluster: &mut Cluster) {
     let key = Cluster::key(Kind::LocalQueue, "team", "lq");
     let mut object = cluster.objects()[&key].clone();
@@ -292,7 +292,7 @@ fn foreign_local_queue_conditions_survive_status_writes() {
     let pair = |kind: &str, status: &str| (kind.to_owned(), status.to_owned());
     let mut cluster = one_queue("1");
     cluster.pass(3);
-    // A write of the queue's figures does not change conditions.
+    // Berth's write of the figures in a queue's status does not change the conditions in the status.
     add_unseen_condition(&mut cluster);
     cluster.put(Kind::JOB, job("a", "lq", "1", true));
     cluster.pass(3);
@@ -300,7 +300,7 @@ fn foreign_local_queue_conditions_survive_status_writes() {
     assert_eq!(object["status"]["reservingWorkloads"], json!(1), "{object}");
     assert_eq!(conditions_of_queue(&cluster), [pair("Active", "True"), pair("Theirs", "True")]);
 
-    // A write of a condition is based on the observed list of conditions, which another client may have changed in the meantime.
+    // Berth's write of a queue's condition is based on the observed list of conditions, which another client may have changed in the meantime.
     let mut cluster = one_queue("1");
     cluster.pass(3);
     add_unseen_condition(&mut cluster);
@@ -315,7 +315,7 @@ fn foreign_local_queue_conditions_survive_status_writes() {
     assert_eq!(cluster.writes.len(), writes, "quiet at rest: {:?}", &cluster.writes[writes..]);
 }
 
-/// A user deletes an object that has a finalizer.
+/// Simulates that a user deletes an object with a finalizer: the object stays, and is marked as deleted.
 pub fn mark_deleted(cluster: &mut Cluster, kind: Kind, name: &str) {
     let object = cluster.objects()[&Cluster::key(kind, "", name)].clone();
     assert!(!object["metadata"]["finalizers"].as_array().unwrap().is_empty(), "{object}");

@@ -147,7 +147,7 @@ fn pending_reason_event_is_not_repeated_after_restart_or_admission() {
     cluster.restart();
     cluster.pass(400);
     assert_eq!(reasons(&cluster), ["ExceedsMaxQuota"]);
-    // The reason changes, and the job is admitted before the next event is due.
+    // The reason why the job waits changes, and the job is admitted before the next event about the reason is due.
     cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"stopPolicy": "Hold"}}));
     cluster.pass(10);
     cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"template": job("a", "lq", "1", true)["spec"]["template"]}}));

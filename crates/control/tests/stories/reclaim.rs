@@ -108,7 +108,7 @@ fn reclaimed_job_precedes_older_jobs_unless_preemption_is_by_age() {
         (by_age, Some(Kind::ClusterQueue), "old", "a"),
         (by_age, Some(Kind::LocalQueue), "old", "a"),
     ] {
-        // The end of the node is announced, or the node disappears without notice and no other node replaces it (`gone`).
+        // A taint announces the end of the node, or the node disappears without notice and no other node replaces it (`gone`).
         for gone in [false, true] {
             let mut cluster = earlier_and_running();
             if gone {

@@ -66,7 +66,7 @@ fn unwritable_reservation_holds_up_no_others_under_block_admission() {
     }
 }
 
-/// As many reservations as may be unacknowledged are never written: control still asks the engine for plans.
+/// The API server never accepts as many reservations as may be unacknowledged: control still asks the engine for plans.
 #[test]
 fn unwritable_reservations_do_not_fill_limit_of_unacknowledged_plans() {
     for outcome in [refusal(), no_answer()] {
@@ -101,7 +101,7 @@ fn unanswered_reservation_keeps_its_quota_charged() {
     cluster.pass(300);
     let admitted: Vec<&str> = ["a", "b"].into_iter().filter(|name| cluster.is(name, "Admitted")).collect();
     assert_eq!(admitted, ["a"], "{:?}", cluster.writes);
-    // The API server answers again.
+    // From now on, the API server answers the writes of reservations again.
     cluster.answers.clear();
     cluster.pass(120);
     assert!(cluster.is("poison", "Admitted") && !cluster.is("b", "Admitted"), "{:?}", cluster.writes);
@@ -133,7 +133,7 @@ fn plans_do_not_pile_up_during_api_server_outage() {
     }
 }
 
-/// A user first looks at the job: an event of the job says which write the API server refuses.
+/// Users look at the job first, so an event about the job says which write of its Workload the API server refuses.
 #[test]
 fn write_refused_for_workload_is_reported_on_its_job() {
     let job_set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
@@ -186,7 +186,7 @@ fn workload_with_refused_reservation_preempts_only_once() {
     cluster.pass(600);
     assert_eq!(cluster.count(Purpose::Evict), 1, "{:?}", cluster.writes);
     assert!(cluster.is("victim", "Admitted"), "{:?}", cluster.writes);
-    // The API server may accept the changed request of the job.
+    // After a change of the job's request, control writes the reservation again, because the API server may accept it.
     cluster.answers.clear();
     cluster.edit(
         Kind::JOB,

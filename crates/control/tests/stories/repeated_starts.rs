@@ -25,7 +25,7 @@ fn suspend(cluster: &mut Cluster) {
     cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"suspend": true}}));
 }
 
-/// The seconds until the Job runs again.
+/// Lets time pass until Berth has started the Job again, and returns the seconds.
 fn back_after(cluster: &mut Cluster) -> i64 {
     for seconds in 0..400 {
         cluster.settle();
@@ -106,7 +106,7 @@ fn job_stop_is_never_delayed_by_repeated_starts() {
     let mut cluster = started_five_times();
     suspend(&mut cluster);
     cluster.settle();
-    // The job has lost its quota, so that no pause before its next start applies.
+    // The job has lost its quota, so that Berth stops it at once, without the pause before the job's next start.
     let workload = cluster.workload_of("a").unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
     cluster.edit(Kind::Workload, "team", &workload, &json!({"spec": {"active": false}}));
     cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"suspend": false}}));

@@ -86,7 +86,7 @@ fn job_waits_while_runtime_class_overhead_exceeds_quota() {
     cluster.settle();
     assert!(cluster.is("a", "Admitted"), "{}", cluster.workload_of("a").unwrap());
     assert_eq!(charged(&cluster, "a"), json!("2"));
-    // Quota that a Workload holds does not change with the overhead.
+    // Quota that a Workload holds does not change with the overhead of the RuntimeClass.
     set_overhead(&mut cluster, "100m");
     cluster.pass(10);
     assert_eq!(charged(&cluster, "a"), json!("2"));
@@ -153,7 +153,7 @@ fn requests_beyond_limits_or_limit_range_are_reported_misconfigured() {
     }
 }
 
-/// The API server would refuse the job's pods, and Berth does not know the overhead of the missing RuntimeClass.
+/// A job waits if its RuntimeClass is missing: the API server would refuse the job's pods, and Berth does not know the overhead.
 #[test]
 fn job_waits_for_missing_runtime_class_whose_overhead_is_charged() {
     let mut cluster = one_queue("2");

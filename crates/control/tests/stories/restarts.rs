@@ -189,7 +189,7 @@ fn scaling_restarts_reach_same_end_after_failed_or_lost_writes() {
     ];
     for (fault, what) in every_fault(&purposes) {
         let mut cluster = held_small(saving("a"));
-        // Each fault occurs during a scale-up, and again during a scale-down.
+        // Each faulty outcome of a write occurs during a scale-up, and again during a scale-down.
         cluster.faults.push(fault.clone());
         cluster.complete("first");
         for step in [700, 800, 900, 1_000] {

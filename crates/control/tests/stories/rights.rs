@@ -52,7 +52,7 @@ fn chart_grants_exactly_the_write_verbs_that_berth_uses() {
         .iter()
         .map(|(kind, subresource, verb, _)| right(*kind, *subresource, verb))
         .chain(of_jobs)
-        // The right to create events.
+        // The right to create Kubernetes events.
         .chain([("events.k8s.io".to_owned(), "events".to_owned(), "create".to_owned())])
         // The rights with which the runtime checks users who read metrics or write TrainingJobs.
         .chain(

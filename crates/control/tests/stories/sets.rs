@@ -131,7 +131,8 @@ fn stateful_set_pod_without_queue_label_gets_it_when_started() {
     cluster.settle();
     assert!(!gated(&cluster, "web-0"), "{:?}", cluster.writes);
     let metadata = &cluster.pod("web-0").unwrap()["metadata"];
-    // The pod gets the label of its queue, because without it no webhook would check a removal of the label by which Berth watches the pod.
+    // Berth adds the queue's label to the pod of the StatefulSet, because no webhook would check that a pod without this label keeps the label by which Berth
+    // watches it.
     let reported = (&metadata["labels"][QUEUE], &metadata["labels"][CLASS]);
     assert_eq!(reported, (&json!("lq"), &json!("high")), "{metadata}");
     assert_eq!(metadata["annotations"]["kueue.x-k8s.io/pod-group-total-count"], json!("2"), "{metadata}");

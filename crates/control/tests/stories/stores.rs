@@ -83,7 +83,7 @@ fn training_job_resumes_from_latest_checkpoint_in_its_store() {
     save(&mut cluster, "a", 31);
     cluster.pass(3);
     assert!(!cluster.has_job("a-worker"), "the store was looked into every second");
-    // A checkpoint that is saved while the job's pods end counts as well.
+    // A checkpoint that a suspended job saves while its pods end counts as well.
     save(&mut cluster, "a", 32);
     cluster.edit(Kind::TrainingJob, "team", "a", &json!({"spec": {"suspend": false}}));
     cluster.pass(5);
@@ -326,7 +326,7 @@ fn store_listing_from_before_store_edit_is_ignored() {
     cluster.put(Kind::TrainingJob, training("a", saving(json!({}))));
     cluster.pass(5);
     save(&mut cluster, "a", 30);
-    // The store is edited while control lists it.
+    // The CheckpointStore is edited while control lists the checkpoints in it.
     let looks = cluster.looks;
     loop {
         let step = cluster.control.step(cluster.now());

@@ -8,7 +8,7 @@ use crate::stories::training::{cluster, started, suspend, training};
 
 #[test]
 fn training_job_created_suspended_takes_no_quota_until_resumed() {
-    // The status of the TrainingJob is written at once, or its writes are refused for a while.
+    // The API server accepts the write of the TrainingJob's status at once, or refuses such writes for a while.
     for refused in [0, 20] {
         let mut cluster = cluster("2");
         let preempts = json!({"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}});

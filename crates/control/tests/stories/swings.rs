@@ -129,7 +129,7 @@ impl Ground {
             let quotas: Vec<(&str, &str)> = quotas.iter().map(|(name, cpus)| (name.as_str(), *cpus)).collect();
             cluster.put(Kind::ClusterQueue, cluster_queue("cq", None, &quotas));
         }
-        // In both queues, victims have a lower priority than their preemptors: of two classes, the lower one preempts no workload.
+        // In both ClusterQueues, victims have a lower priority than their preemptors: jobs of the lower one of the two priority classes preempt no workload.
         let rules = json!({"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "LowerPriority"});
         for (queue, _) in self.queues() {
             cluster.edit(Kind::ClusterQueue, "", queue, &json!({"spec": {"preemption": rules}}));
@@ -176,7 +176,7 @@ fn on_tiers(dice: &mut Dice, ground: Ground, (backoff, promotions): (Value, usiz
     cluster
 }
 
-/// A random change from outside of the jobs.
+/// A random change that does not come from the jobs themselves, such as a change of the tiers without nodes.
 fn change(cluster: &mut Cluster, dice: &mut Dice, classes: &mut Classes, event: usize) {
     let name = NAMES[dice.below(NAMES.len())];
     match dice.below(8) {
@@ -275,8 +275,8 @@ fn seconds(from: Timestamp, to: Timestamp) -> i64 {
     to.as_second() - from.as_second()
 }
 
-/// Describes an error of a stock-out during which no node was added: the stock-out must last as long as the policy says, and be remembered as long as the
-/// policy says.
+/// Describes a breach of the rules for a stock-out during which no node was added: the stock-out must last as long as the policy says, and be remembered as
+/// long as the policy says.
 fn judge_shown(one: &Shown) -> Option<String> {
     let delay = (1..one.failures).fold(INITIAL, |delay, _| (2 * delay).min(MAX));
     let (held, kept) = (seconds(one.last, one.until), seconds(one.until, one.forgotten));
@@ -330,7 +330,8 @@ fn judge(name: &str, turns: &[Turn], known: &Known) -> Vec<String> {
                     faults.push(format!("{name} tries {tier} too often: {tries:?}"));
                 }
             }
-            // The job lacked nodes before the nodes of the other tiers came back, or the end of its node was announced.
+            // The job left its tier shortly after the last random change, because it had lacked nodes before the change, or because the end of its node was
+            // announced.
             TierStep::Left { .. } if turn.fell() && when <= PATIENCE + SLACK => {}
             TierStep::Left { .. } if turn.was_promoted() => {
                 let next = turns.get(index + 1).map(|next| next.tier.as_str()).unwrap_or_default();
@@ -362,7 +363,7 @@ fn world(seed: u64, ground: Ground, rules: (Value, usize)) -> Vec<String> {
         change(&mut cluster, &mut dice, &mut classes, event);
         cluster.pass(dice.seconds(10, 400));
     }
-    // The last change from outside: at most one tier has no nodes.
+    // The last random change of the world leaves at most one tier without nodes.
     cluster.without_nodes = TIERS.into_iter().filter(|_| dice.below(3) == 0).take(1).collect();
     let (quiet, before) = (cluster.now(), cluster.moves.len());
     let mut looks = Looks::new();

@@ -9,7 +9,7 @@ use crate::stories::jobsets::slices;
 use crate::stories::one_queue;
 use crate::stories::training::training;
 
-/// A finalizer that the tenant adds.
+/// A finalizer that the tenant adds to a job.
 const HOLD: &str = "example.com/hold";
 
 /// A cluster in which the tenant's queue `lq` has no quota, and borrows two cpus of queue `lender`, which can reclaim them.

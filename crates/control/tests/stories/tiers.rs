@@ -202,7 +202,7 @@ fn stock_out_from_unmatched_affinity_holds_only_for_equal_jobs() {
     cluster.put(Kind::JOB, accepting("b", "reserved,on-demand"));
     cluster.settle();
     assert_eq!(flavor_of(&cluster, "b"), json!("reserved"), "a job that any node will do for is not held up");
-    // After a restart, control reads the stock-outs from the policy's status, and admits a job without the affinity at once.
+    // After a restart, control reads the stock-outs from the policy's status, and admits a job without the other job's node affinity at once.
     cluster.restart();
     cluster.put(Kind::JOB, accepting("c", "reserved,on-demand"));
     cluster.put(Kind::JOB, picky("d"));

@@ -1,4 +1,4 @@
-//! Pods that Kueue has started in a topology without a place in it: the pods get a place, or their Workload waits again.
+//! Pods that Kueue has started with a topology request, and that have no topology domain yet: the pods get a place, or their Workload waits again.
 
 use berth_control::write::{Kind, Purpose};
 use serde_json::{Value, json};

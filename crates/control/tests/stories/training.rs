@@ -280,7 +280,7 @@ fn training_job_nodes_are_counted_once_for_the_same_pods() {
     cluster.restart();
     cluster.pass(30);
     assert_eq!((nodes(&cluster), cluster.count(Purpose::CountNodes)), (json!(2), 1), "the status remembers");
-    // One pod fails and is made again on another node.
+    // One pod of the TrainingJob fails and is made again on another node.
     cluster.pods_stay_unready = true;
     cluster.edit(Kind::JOB, "team", "a-worker", &running(3, 1));
     cluster.pass(10);

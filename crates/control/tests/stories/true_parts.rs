@@ -292,7 +292,8 @@ fn misplaced(cluster: &Cluster) -> Vec<(EventType, Kind, &str)> {
     events.map(|notice| (notice.event_type, notice.key.kind, &*notice.message)).collect()
 }
 
-/// The JobSet controller would start the suspended Jobs again without end, so that Berth only writes a warning.
+/// Jobs that name a queue run if their JobSet names none: the JobSet controller would start suspended Jobs again without end, so Berth only makes an event with
+/// a warning.
 #[test]
 fn jobs_with_queue_below_queueless_job_set_run_with_warning() {
     let mut cluster = one_queue("1");

@@ -44,7 +44,7 @@ fn rivals(cluster: &mut Cluster) {
     cluster.put(Kind::JOB, job("beside", "other", "1", true));
 }
 
-/// The writes to objects of a name since the write number `before`.
+/// Berth's writes to objects of the given name since the write number `before`.
 fn about(cluster: &Cluster, before: usize, name: &str) -> Vec<(Purpose, ObjectKey)> {
     cluster.writes[before..].iter().filter(|(_, key)| key.name == name).cloned().collect()
 }
@@ -74,7 +74,7 @@ fn workload_of_unlisted_kind_keeps_quota_while_others_are_admitted() {
             assert_eq!(about(&cluster, before, &workload), [], "{kind:?}");
             let waits = cluster.condition("high", "QuotaReserved").expect("a reason");
             assert!(!waits["message"].as_str().unwrap_or_default().contains("Pending the preemption"), "{waits}");
-            // When the kind can be listed again, Berth evicts the job like any other job.
+            // When the job's kind can be listed again, Berth evicts the job like any other job.
             cluster.list_again();
             cluster.pass(60);
             assert!(cluster.is("high", "Admitted"), "{kind:?}: {:?}", &cluster.writes[before..]);

@@ -16,7 +16,7 @@ fn row(labels: &Labels) -> String {
     sorted.into_iter().map(|(_, value)| value).filter(|value| !value.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// The gauges with the given name.
+/// The series of the gauge with the given name, by the values of their labels.
 fn gauges(cluster: &Cluster, name: &str) -> BTreeMap<String, f64> {
     let all = cluster.control.figures().gauges.into_iter().filter(|gauge| gauge.name == name);
     all.map(|gauge| (row(&gauge.labels), gauge.value)).collect()
@@ -166,7 +166,7 @@ fn usage_metrics_include_reservation_only_once_it_is_admitted() {
     cluster.pass(1);
     assert_eq!(shown(&cluster), [[1.0, 1.0], [1.0, 1.0]]);
     let happened = happened(&mut cluster);
-    // Five seconds of the waiting time were over before the test waited for the answer of the admission check.
+    // The job had waited for five seconds before the test waited for the answer of the admission check.
     for (metric, row) in [
         ("kueue_admission_checks_wait_time_seconds", "cq"),
         ("kueue_local_queue_admission_checks_wait_time_seconds", "lq team"),

@@ -1,6 +1,6 @@
-//! Cache of the API server's verdicts. Each question about a user's access is sent to the API server once for all callers that wait for the verdict. The number
-//! of concurrent questions, the number of questions per second and the number of cached verdicts are limited. Questions about recently allowed users have slots
-//! of their own, so that a flood of unknown users does not block a known user.
+//! Cache of the API server's verdicts about users' access. Each question about a user's access is sent to the API server once for all callers that wait for the
+//! verdict. The number of concurrent questions, the number of questions per second and the number of cached verdicts are limited. Questions about recently
+//! allowed users have slots of their own, so that a flood of unknown users does not block a known user.
 
 use super::Verdict;
 use crate::rate::Bucket;
@@ -24,7 +24,7 @@ const KNOWN: u32 = 10;
 pub(super) struct Limits {
     /// Largest number of cached verdicts.
     pub(super) entries: usize,
-    /// Largest number of concurrent questions.
+    /// Largest number of concurrent questions to the API server.
     pub(super) at_once: usize,
     /// Largest number of questions to the API server per second, and of questions in a burst; `None` means no limit.
     pub(super) rate: Option<f64>,
@@ -93,7 +93,7 @@ impl Memory {
             return Ok(Verdict::Busy);
         }
         let (memory, question) = (Arc::clone(self), ask());
-        // The question runs in a task of its own, so that a caller who disconnects does not cancel it for other callers.
+        // Each question to the API server runs in a task of its own, so that a caller who disconnects does not cancel the question for other callers.
         let task = tokio::spawn(async move {
             let places = if was_allowed { &memory.known } else { &memory.strangers };
             let answer = async {
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!((beside.count(), beside.most.load(Ordering::Relaxed)), (4, 2));
     }
 
-    /// A user with made-up tokens may ask few questions per second, and takes neither slots nor cache room from known users.
+    /// A client with made-up tokens causes only few questions per second, and takes neither slots nor cache room from known users.
     #[tokio::test]
     async fn flood_of_unknown_tokens_does_not_block_known_users() {
         let beside = Beside::new(Limits { rate: Some(3.0), ..LIMITS });

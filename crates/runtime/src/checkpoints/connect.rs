@@ -1,5 +1,5 @@
-//! Connections to checkpoint stores: endpoint, credentials and certificates from the spec of a CheckpointStore. All connections use `ring`, the only
-//! cryptography provider in the process.
+//! Connections to checkpoint stores: endpoint, credentials and certificates from the spec of a CheckpointStore. All connections to checkpoint stores use
+//! `ring`, the only cryptography provider in the process.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ use serde_json::{Map, Value};
 use super::error::{SpecError, StoreError};
 
 const REGION: &str = "us-east-1";
-/// Time limit of one request to a store.
+/// Time limit of one request to a checkpoint store.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
-/// Time limit for opening a connection to a store.
+/// Time limit for opening a connection to a checkpoint store.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Largest accepted answer of a store in bytes, which is far above the size of a page of a list.
 const MOST_ANSWER: usize = 32 << 20;
 
-/// Opens a connection to a store. The credentials are read from a Secret in `namespace`, if the spec names one.
+/// Opens a connection to a checkpoint store. The credentials are read from the Secret in `namespace` that the store's spec names, if it names one.
 pub(super) async fn open(
     client: &Client,
     namespace: Option<&str>,
@@ -80,7 +80,8 @@ const AZURE_IDENTITY: [&str; 4] =
 /// Function that returns the value of an environment variable.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The environment variables of the pod's cloud identity. Other environment variables are ignored, because they could redirect a store.
+/// The environment variables of the pod's cloud identity. Environment variables other than the cloud identity's are ignored, because they could redirect a
+/// store to another endpoint.
 fn identity<K: FromStr>(names: &'static [&str], own: Environment<'_>) -> impl Iterator<Item = (K, String)> {
     names.iter().filter_map(move |name| Some((name.to_ascii_lowercase().parse().ok()?, own(name)?)))
 }
@@ -143,7 +144,7 @@ fn azure(
     })
 }
 
-/// Checks an endpoint, because object_store assumes that the URL of each request can be parsed.
+/// Checks the endpoint of a store, because object_store assumes that the URL of each request can be parsed.
 fn endpoint(field: &str, text: String) -> Result<String, SpecError> {
     let bad = |fault: String| SpecError::Field { field: field.to_owned(), value: text.clone(), fault };
     let uri = text.parse::<Uri>().map_err(|error| bad(error.to_string()))?;

@@ -111,7 +111,7 @@ async fn credentials_with_trailing_newlines_allow_a_store_request() {
         async move { Ok::<_, kube::Error>(http::Response::builder().body(Body::from(answer)).unwrap()) }
     });
     let client = Client::new(service, "default");
-    // No server listens at the endpoint: the test only shows that a request is sent.
+    // No server listens at the store's endpoint: the test only shows that a request is sent.
     let spec = json!({"s3": {"bucket": "b", "endpoint": "http://127.0.0.1:1"}, "credentialsSecret": "keys"});
     let spec: CheckpointStoreSpec = serde_json::from_value(spec).unwrap();
     let store = open(&client, Some("berth"), &spec).await.unwrap();

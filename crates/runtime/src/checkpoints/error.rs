@@ -51,10 +51,10 @@ pub enum StoreError {
     TooManyCheckpoints {
         /// The folder of the job.
         folder: String,
-        /// Largest number of checkpoints.
+        /// Largest number of a job's checkpoints that Berth lists.
         most: usize,
     },
-    /// The text is not the id of a checkpoint.
+    /// The given text is not the id of a checkpoint.
     #[error("{0:?} is no name of a checkpoint")]
     NoId(String),
     /// The files of the checkpoint with this id were not deleted in time.
