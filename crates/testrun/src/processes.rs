@@ -27,7 +27,7 @@ impl Stat {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// Parses a line of `/proc/<pid>/stat`. The process name is in parentheses, and may contain parentheses and spaces.
+    /// Parses a line of `/proc/<pid>/stat`. In `/proc/<pid>/stat`, the process name is in parentheses, and may itself contain parentheses and spaces.
     fn parse(line: &str) -> Option<Stat> {
         let (_, rest) = line.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();

@@ -309,7 +309,7 @@ impl Control {
         }
     }
 
-    /// Has the observed state of a Workload count in the engine, if no write or plan for the Workload is under way.
+    /// Makes the engine count a Workload by its observed state, if no write or plan for the Workload is under way.
     pub(super) fn settle(&mut self, name: &Name) {
         let Some(workload) = self.view.workloads().get(name) else { return };
         let uid = workload.uid.clone();

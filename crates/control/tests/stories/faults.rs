@@ -236,7 +236,7 @@ fn undecodable_workload_keeps_its_quota_and_is_not_written() {
     let about: Vec<_> =
         cluster.writes[before..].iter().filter(|(_, key)| key.name == name || key.name == "a").collect();
     assert!(about.is_empty(), "{about:?}");
-    // The Workload can be decoded again, and control observes the end of the Workload.
+    // The Workload that could not be decoded is readable again, and control can follow the Workload to the end of its job.
     let change = Change::Apply(serde_json::from_value(stored.clone()).unwrap());
     cluster.control.observe(Observation::Workload(change), cluster.now());
     cluster.pass(5);

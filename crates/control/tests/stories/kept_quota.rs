@@ -250,7 +250,8 @@ fn workload_whose_job_left_its_queue_reports_the_reason() {
     assert!(cluster.is("t", "Admitted") && cluster.job("t")["status"]["active"] == 1, "{:?}", cluster.writes);
 }
 
-/// A job names a Workload that does not exist. The user corrects the name after the job has stopped, and the job waits with its previous Workload.
+/// A job names a Workload that does not exist. The user corrects the Workload's name in the job after the job has stopped, and the job waits with its previous
+/// Workload.
 #[test]
 fn job_with_corrected_prebuilt_workload_name_regains_its_own_workload() {
     let mut cluster = running();
@@ -319,8 +320,8 @@ fn terminating_job_with_deleted_workload_is_stopped_and_frees_quota() {
     assert!(workload(&cluster, "job-t-").is_none(), "{:?}", cluster.writes);
 }
 
-/// A job that waits in a namespace that has left management gets no quota, because no client would start the job. The job is admitted when the namespace is
-/// managed again.
+/// A job that waits in a namespace that has left management gets no quota, because no client would start the job. Such a waiting job is admitted when Berth
+/// manages the job's namespace again.
 #[test]
 fn waiting_workload_of_unmanaged_namespace_is_not_admitted() {
     for restarts in [false, true] {

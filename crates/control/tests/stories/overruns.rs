@@ -108,7 +108,8 @@ fn job_with_three_generations_of_pods_is_evicted() {
     }
 }
 
-/// A tenant starts a waiting job again and again: the job's pods are charged to its own queue, and the lender can use all of its quota.
+/// A tenant starts a waiting job again and again: the job's pods are charged to the tenant's own ClusterQueue, and the lending ClusterQueue can use its quota
+/// in full.
 #[test]
 fn unsuspended_waiting_job_is_charged_until_its_pods_are_gone() {
     for (class, restarts) in [(None, false), (None, true), (Some("nobody-knows"), false), (Some("nobody-knows"), true)]

@@ -54,8 +54,8 @@ fn plan_waits_while_too_many_admissions_are_under_way() {
     assert_eq!(reservations(&mut cluster, &mut held), 1);
 }
 
-/// The API server creates the Workloads of jobs of one second in any order. A plan does not wait for a creation that takes longer than a quarter of a second,
-/// or that has failed.
+/// The API server creates the Workloads of jobs of one second in any order. A plan does not wait for the creation of a Workload that takes longer than a
+/// quarter of a second, or that has failed.
 #[test]
 fn plan_waits_at_most_250ms_for_workloads_of_simultaneous_jobs() {
     for (passed, answer, admitted) in [(0, None, "a"), (250, None, "b"), (0, Some(WriteOutcome::Busy(5_000)), "b")] {

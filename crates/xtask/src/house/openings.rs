@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::tidy::Tree;
 
-    /// The sentences with a banned opening in a source and a page.
+    /// The sentences with a banned opening in a source file and a page of a test.
     fn found(source: &str, page: &str) -> Vec<String> {
         let files = [("crates/a/Cargo.toml", ""), ("crates/a/src/lib.rs", source), ("docs/a.md", page)];
         let tree = Tree::of(&files);
