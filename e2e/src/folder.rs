@@ -31,7 +31,7 @@ impl Folder {
     }
 }
 
-/// A client that writes into a folder as a pod would.
+/// A program that writes checkpoint files into a [`Folder`], as a pod does on a mounted volume.
 #[derive(Clone, Debug)]
 pub struct FolderClient {
     root: PathBuf,

@@ -84,7 +84,7 @@ struct Case {
     /// The words in the API server's message that identify the rule.
     says: String,
     expected: Expected,
-    /// Index of the group whose good object the case changes.
+    /// Index, among the groups of cases of the kind, of the group of this case; the case changes the good object of that group.
     group: usize,
     change: Vec<(String, Value)>,
     of: Option<Vec<(String, Value)>>,

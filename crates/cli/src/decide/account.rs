@@ -24,7 +24,7 @@ pub(super) struct Account {
     /// Assignment mode (`Fit`, `Preempt` or `NoFit`) that the Workload would have now by quota alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<String>,
-    /// Event that must happen before the engine tries to admit the Workload, with the names of `unblock`.
+    /// Event that must happen before the engine tries to admit the Workload; the names are those of `Cell::unblock`.
     #[serde(skip_serializing_if = "Option::is_none")]
     obstacle: Option<&'static str>,
     /// The Workload that `obstacle` is about.

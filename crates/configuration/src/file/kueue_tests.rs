@@ -66,7 +66,7 @@ integrations:
     \"deployment\", \"statefulset\", \"leaderworkerset.x-k8s.io/leaderworkerset\"]
 ";
 
-/// The examples in comments of both configuration files, switched on.
+/// The settings that are commented out in the two configuration files that Kueue ships (`CHART` and `MANIFESTS`), switched on.
 const EXAMPLES: &str = "apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 metrics: {enableClusterQueueResources: true}

@@ -219,7 +219,7 @@ fn forged_replacement_of_job_set_job_is_deleted_on_stop() {
     assert!(!cluster.objects().contains_key(&Cluster::key(Kind::JOB, "team", "a-job-1")), "it would be started again");
 }
 
-/// The JobSet controller stops the Jobs that it knows. Berth suspends any other Job that names the JobSet as its controller.
+/// The controller of a JobSet that has ended gets five seconds to stop the JobSet's Jobs. After that, Berth suspends the Jobs that still run.
 #[test]
 fn jobs_still_running_after_their_job_set_ended_are_suspended() {
     let mut cluster = running("4");

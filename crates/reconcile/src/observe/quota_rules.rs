@@ -1,5 +1,5 @@
-//! The owners of the state that depends on rules about quota. The functions that take priority classes, LimitRanges and RuntimeClasses are in this file,
-//! because these objects are plain values.
+//! Handling of observed changes of the objects on which quota depends: queues, Cohorts, flavors, checks, policies, namespaces, classes and LimitRanges. The
+//! functions that take priority classes, LimitRanges and RuntimeClasses are in this file, because these objects are plain values.
 
 use std::collections::BTreeSet;
 

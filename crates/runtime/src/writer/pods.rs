@@ -13,7 +13,7 @@ use super::encoded;
 use crate::outcome::refusal_of;
 use crate::watches::metadata;
 
-/// Smallest number of pods with which a page of a job's pods is requested.
+/// Smallest page size (`limit`) of the lists of a job's pods.
 const LEAST_PAGE: usize = 50;
 /// Number of pods in a page of a pod list with complete objects.
 const PAGE_LIMIT: usize = 250;
