@@ -9,6 +9,7 @@ use crate::stories::groups::running_set;
 use crate::stories::kept_quota::{contested, is, labels, name_of, running, urgent_has_its_turn, workload};
 use crate::stories::names::job_set;
 use crate::stories::one_queue;
+use crate::stories::overruns::{both, counts, shown};
 use crate::stories::pods::pod;
 use crate::stories::training::training;
 
@@ -342,5 +343,29 @@ fn orphaned_pods_of_a_stateful_set_hold_their_quota() {
         cluster.pass(30);
         assert_eq!(run(&cluster), 0, "restarts {restarts}: {:?}", cluster.writes);
         assert!(cluster.is("next", "Admitted"), "restarts {restarts}: {:?}", cluster.writes);
+    }
+}
+
+/// A user starts a waiting job without quota and deletes the job without its pods: Berth stops the pods, which are charged to the queue until they have ended.
+#[test]
+fn pods_orphaned_without_quota_are_stopped_and_charged_until_then() {
+    for restarts in [false, true] {
+        let mut cluster = one_queue("2");
+        cluster.put(Kind::JOB, job("t", "lq", "100", true));
+        cluster.pass(7);
+        cluster.controller_sleeps = true;
+        counts(&mut cluster, "t", 0, 1);
+        assert_eq!(shown(&cluster, "cq"), both("100"), "{:?}", cluster.writes);
+        cluster.delete_orphaning(&Cluster::key(Kind::JOB, "team", "t"));
+        if restarts {
+            cluster.restart();
+        }
+        cluster.controller_sleeps = false;
+        cluster.put(Kind::JOB, job("own", "lq", "1", true));
+        cluster.pass(30);
+        assert!(cluster.left_behind.is_empty(), "restarts {restarts}: {:?}", cluster.writes);
+        assert_eq!(cluster.count(Purpose::DeletePod), 1, "restarts {restarts}: {:?}", cluster.writes);
+        assert!(is(&cluster, "job-t-", "Finished") && cluster.is("own", "Admitted"), "restarts {restarts}");
+        assert_eq!(shown(&cluster, "cq"), both("1"), "restarts {restarts}: {:?}", cluster.writes);
     }
 }

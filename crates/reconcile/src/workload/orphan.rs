@@ -96,9 +96,10 @@ fn without_owner(ctx: &Context<'_>, workload: &WorkloadView, now: Timestamp) -> 
     if holds && pods.any(|(_, pod)| *pod.uid == *job && !pod.ended()) {
         return Some(Decision::Wait(after(now, CHILDREN_PAUSE_MS)));
     }
-    if workload.phase.was_admitted() && !ctx.notes_of(workload).pods().are_gone() {
-        // Running pods hold the quota of the workload, and can be stopped like any other pods.
-        let leaves = workload.deleting || workload.is(types::EVICTED);
+    if !ctx.notes_of(workload).pods().are_gone() {
+        // Running pods hold the quota of the workload, and can be stopped like any other pods. Pods of a job that was never admitted run without quota, and
+        // are stopped at once.
+        let leaves = workload.deleting || workload.is(types::EVICTED) || !workload.phase.was_admitted();
         return leaves.then(|| left::stop(ctx, workload, now));
     }
     if workload.deleting {

@@ -82,7 +82,12 @@ fn workload_whose_reference_was_removed_is_taken_back_or_finished() {
             State::new().with(job("a")).with(unowned(of_job())),
             Some("AdoptWorkload: merge Workload ns/w"),
         ),
-        ("its job is gone", State::new().with(unowned(of_job())), Some("FinishWorkload: apply status Workload ns/w")),
+        ("its job is gone", State::new().with(unowned(of_job())), Some("FindLeftPods: ask Workload ns/w")),
+        (
+            "its job is gone without pods",
+            without_pods(State::new().with(unowned(of_job()))),
+            Some("FinishWorkload: apply status Workload ns/w"),
+        ),
         ("its pods may run", State::new().with(unowned(admitted(of_job()))), None),
         (
             "its pods have gone",
