@@ -95,6 +95,22 @@ pub fn decide(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
     }
 }
 
+/// Whether the status of a waiting Workload counts more ended pods than the job does. The count is from before an edit of the job, so that a reservation
+/// would be for too few pods, and Berth writes the right count before the Workload may be tried.
+pub(crate) fn counts_too_many_ended(ctx: &Context<'_>, workload: &WorkloadView) -> bool {
+    let counted = &workload.status.reclaimable_pods;
+    if counted.is_empty() || workload.reserved() || !ctx.settings.reclaimable_pods {
+        return false;
+    }
+    // The ended pods of a JobSet that run again are known beside the count.
+    let key = workload.job().filter(|key| !key.kind.is_made_of_jobs());
+    let Some((key, job)) = key.zip(ctx.view.job_of(workload)) else { return false };
+    let ended = JobCase { ctx, key: &key, job, now: Timestamp::MIN }.over(workload);
+    let is_less =
+        |count: i32, name: &str| ended.iter().find(|pods| pods.name == name).is_none_or(|pods| pods.count < count);
+    counted.iter().any(|pods| pods.count > 0 && is_less(pods.count, &pods.name))
+}
+
 impl JobCase<'_> {
     fn notice(&self, event_type: EventType, reason: &str, message: String) -> Notice {
         Notice {

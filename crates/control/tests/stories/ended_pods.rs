@@ -228,3 +228,22 @@ fn running_jobset_admitted_with_fewer_or_no_pods_goes_on() {
         assert_eq!(reserved(&cluster), &json!("3"), "{count:?}");
     }
 }
+
+/// A Job of which a pod has ended waits for quota, and its user sets the parallelism to one: the Workload requests quota for the remaining pod, and not for none.
+#[test]
+fn waiting_job_reduced_after_an_ended_pod_holds_its_quota() {
+    let mut cluster = one_queue("4");
+    cluster.put(Kind::JOB, four("NonIndexed"));
+    cluster.pass(5);
+    end_one(&mut cluster, "succeeded");
+    deactivate(&mut cluster);
+    let quota = json!([{"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": [
+        {"name": "cpu", "nominalQuota": "2"}]}]}]);
+    cluster.edit(Kind::ClusterQueue, "", "cq", &json!({"spec": {"resourceGroups": quota}}));
+    activate(&mut cluster);
+    assert!(is_suspended(&cluster, Kind::JOB), "three pods do not fit: {:?}", cluster.writes);
+    cluster.edit(Kind::JOB, "team", "a", &json!({"spec": {"parallelism": 1}}));
+    cluster.pass(60);
+    assert_eq!(given(&cluster), vec![(1, "1")], "{:?}", cluster.writes);
+    assert_eq!(starts_and_stops(&cluster), (2, 1), "{:?}", cluster.writes);
+}

@@ -55,6 +55,9 @@ pub(crate) fn blocked(ctx: &Context<'_>, workload: &WorkloadView) -> Option<(&'s
             format!("waits for Job {namespace}/{name} of its last run, which is being deleted"),
         ));
     }
+    if job::counts_too_many_ended(ctx, workload) {
+        return Some((reasons::PENDING_EVALUATION, String::new()));
+    }
     if ctx.runs_without_quota(workload) && !ctx.is_on_trial(workload) {
         return Some((reasons::PENDING_EVALUATION, LEFT_PODS.to_owned()));
     }
