@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Judge;
 use super::read::usage_in_status;
-use super::requests::Requests;
+use super::requests::{Requests, add};
 use super::workload::Workload;
 use crate::kinds::text;
 use crate::quota_tree::{Cell, Usage};
@@ -62,12 +62,25 @@ impl Judge {
             let named = text(queue, "/spec/clusterQueue");
             let is_there = self.cluster_queues.contains_key(named);
             let mine = |w: &&Workload| w.local_queue() == *key && w.cluster_queue == named && is_there;
-            let mut texts = self.compare(queue, &what, &mine, &Requests::new());
+            let mut texts = self.compare(queue, &what, &mine, &self.running_again(&mine));
             texts.extend(self.compare_pending(queue, &what, &|local| local == key));
             found.extend(texts.into_iter().map(|text| (key.clone(), text)));
         }
         found.extend(self.idle_shares());
         found
+    }
+
+    /// Requests of pods of JobSets that run again after quota of ended pods was given back: Berth charges such pods to the Workload again, as no other pods beyond
+    /// quota, so that the LocalQueue counts them.
+    fn running_again(&self, mine: &dyn Fn(&&Workload) -> bool) -> Requests {
+        let mut sum = Requests::new();
+        let gave_back = |w: &&Workload| w.reserved && !w.finished && w.left < w.pods;
+        for workload in self.workloads.values().filter(gave_back).filter(mine) {
+            if self.job_sets.contains_key(&workload.owner) {
+                add(&mut sum, &self.living_beyond(&workload.owner));
+            }
+        }
+        sum
     }
 
     fn compare(&self, queue: &Value, what: &str, mine: &dyn Fn(&&Workload) -> bool, beyond: &Requests) -> Vec<String> {
@@ -79,8 +92,10 @@ impl Judge {
             ("flavorsReservation", "reservingWorkloads", &reserving),
             ("flavorsUsage", "admittedWorkloads", &admitted),
         ];
-        // Berth charges pods that a JobSet's status counts. The status of a JobSet that is being deleted does not change any more.
-        let is_known = |w: &&Workload| self.job_sets.get(&w.owner).is_none_or(|set| !set.ended);
+        // Berth charges pods that a JobSet's status counts. The status of a JobSet that is being deleted does not change any more, nor does the status of a JobSet
+        // with a Job that has no number of an attempt: the controller of JobSets reports an error for such a Job.
+        let is_counted = |uid: &str| !self.jobs.values().any(|job| job.owner == uid && !job.has_attempt);
+        let is_known = |w: &&Workload| self.job_sets.get(&w.owner).is_none_or(|set| !set.ended && is_counted(&w.owner));
         let compares = reserving.iter().all(is_known);
         for (list, figure, workloads) in sides {
             let mut expected = Usage::new();

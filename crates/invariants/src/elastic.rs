@@ -1,5 +1,6 @@
 //! Promises of elastic jobs: a slice that replaces another is charged with the difference, and no more pods live than quota is held for.
 
+use super::pods::Pod;
 use super::workload::Workload;
 use super::{Judge, Rule};
 
@@ -41,7 +42,8 @@ impl Judge {
         }
     }
 
-    /// Q6: no more pods of a TrainingJob live than quota is held for, beside pods that are ending, which are charged (see `held.rs`).
+    /// Q6: no more pods of a TrainingJob live than quota is held for, beside pods that are ending and pods that no Job counts any more. These pods are charged
+    /// until they have ended (see `held.rs`), also beside the pods of the Job that Berth creates in place of a deleted one.
     pub(super) fn check_covered(&mut self, owner: &str) {
         let mut own = self.workloads.values().filter(|w| w.owner == owner && !w.finished).peekable();
         if own.peek().is_none() {
@@ -49,7 +51,8 @@ impl Judge {
             return;
         }
         let most = own.filter(|w| w.reserved).map(|w| w.pods).max().unwrap_or(0);
-        let live = self.pods.values().filter(|pod| pod.owner == owner && pod.live && !pod.deleting).count();
+        let is_counted = |pod: &&Pod| pod.owner == owner && pod.live && !pod.deleting && !pod.left;
+        let live = self.pods.values().filter(is_counted).count();
         if live > most {
             self.fail(Rule::PodCount, format!("{live} pods of the job with uid {owner} live, with quota for {most}"));
         }

@@ -284,12 +284,17 @@ impl Judge {
         }
     }
 
+    /// Requests of pods of a job beyond what its Workloads hold, of pods without a node, too.
+    pub(super) fn living_beyond(&self, origin: &str) -> Requests {
+        self.beyond(origin, |pod| pod.claim.lives)
+    }
+
     /// Requests of pods beyond what the jobs of a ClusterQueue hold, of pods without a node, too: Berth may charge them.
     pub(super) fn beyond_in(&self, queue: &str) -> Requests {
         let mut sum = Requests::new();
         let with_pods = self.held.holders.iter().filter(|(_, holder)| !holder.pods.is_empty());
         for (origin, _) in with_pods.filter(|(origin, _)| self.queue_of(origin) == queue) {
-            add(&mut sum, &self.beyond(origin, |pod| pod.claim.lives));
+            add(&mut sum, &self.living_beyond(origin));
         }
         sum
     }

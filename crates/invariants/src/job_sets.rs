@@ -25,6 +25,8 @@ use crate::kinds::{self, condition, text};
 
 /// Label of a pod with the uid of its JobSet.
 pub(super) const UID_LABEL: &str = "jobset.sigs.k8s.io/jobset-uid";
+/// Label of a Job with the number of the attempt of its JobSet.
+pub(super) const ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
 
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that are read off an object")]
@@ -37,6 +39,7 @@ pub(super) struct JobSet {
     /// True if the JobSet runs and Berth has started it.
     started: bool,
     pub(super) ended: bool,
+    pub(super) deleting: bool,
     pub(super) spec: Spec,
     /// Time since which it runs without an admitted workload.
     pub(super) loose: Option<Duration>,
@@ -66,6 +69,7 @@ impl Judge {
             ended: condition(object, "Completed") == "True"
                 || condition(object, "Failed") == "True"
                 || object.pointer("/metadata/deletionTimestamp").is_some(),
+            deleting: object.pointer("/metadata/deletionTimestamp").is_some(),
             spec: Spec::seen(object, before.as_ref().filter(|_| !self.edited.contains(&uid)).map(|b| &b.spec)),
             loose: before.as_ref().and_then(|b| b.loose),
         };

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::asks::{self, Ask};
 use super::change::Change;
+use super::job_sets::ATTEMPT;
 use super::read::{QUEUE, controller, label, others_own_suspend};
 use super::spec::Spec;
 use super::workload::Workload;
@@ -30,6 +31,9 @@ pub(super) struct Job {
     pub(super) suspended: bool,
     /// True if the Job is being deleted, its pods first.
     pub(super) leaves: bool,
+    deleting: bool,
+    /// True if the Job has the number of an attempt, without which the controller of JobSets does not count the Jobs of a JobSet.
+    pub(super) has_attempt: bool,
     /// Time since which it is suspended, or is not.
     pub(super) since: Duration,
     ended: bool,
@@ -50,6 +54,7 @@ impl Judge {
         let uid = text(object, "/metadata/uid").to_owned();
         if change.deleted {
             self.jobs.remove(&uid);
+            self.pods.values_mut().filter(|pod| pod.job == uid).for_each(|pod| pod.left = true);
             return;
         }
         let before = self.jobs.get(&uid).cloned();
@@ -67,6 +72,8 @@ impl Judge {
             suspended,
             leaves: object.pointer("/metadata/deletionTimestamp").is_some()
                 && items(object, "/metadata/finalizers").iter().any(|name| name == "foregroundDeletion"),
+            deleting: object.pointer("/metadata/deletionTimestamp").is_some(),
+            has_attempt: !label(object, ATTEMPT).is_empty(),
             since: before.as_ref().filter(|b| b.suspended == suspended).map_or(change.at, |b| b.since),
             ended: condition(object, "Complete") == "True" || condition(object, "Failed") == "True" || is_left(object),
             spec: Spec::seen(object, before.as_ref().filter(|_| !self.edited.contains(&uid)).map(|b| &b.spec)),
@@ -162,9 +169,11 @@ impl Judge {
         }
     }
 
-    /// L7: a job that waits is as its user wrote it.
+    /// L7: a job that waits is as its user wrote it. A job that is being deleted does not wait, because no deletion can be taken back.
     pub(super) fn check_template(&mut self, uid: &str) {
-        if self.edited.iter().any(|edited| edited == uid) {
+        let goes = self.jobs.get(uid).is_some_and(|job| job.deleting);
+        let set_goes = self.job_sets.get(uid).is_some_and(|set| set.deleting);
+        if goes || set_goes || self.edited.iter().any(|edited| edited == uid) {
             return;
         }
         let (what, changed) = if let Some(job) = self.jobs.get(uid) {

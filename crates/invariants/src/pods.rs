@@ -23,6 +23,10 @@ pub(super) struct Pod {
     pub(super) owner: String,
     pub(super) live: bool,
     pub(super) deleting: bool,
+    /// The uid of the controller of the pod.
+    pub(super) job: String,
+    /// True if the Job of the pod is gone, or if the pod has lost the Job: no controller counts the pod any more.
+    pub(super) left: bool,
     /// True while the pod waits behind the gate of admission.
     gated: bool,
     /// True if the pod has Berth's label: it was made from a template that a start had changed.
@@ -57,7 +61,11 @@ impl Judge {
         let marked = !label(object, "kueue.x-k8s.io/podset").is_empty();
         let fresh = !self.pods.contains_key(&uid);
         let claim = self.claim(object, (&owner, managed), before.as_ref());
-        let pod = Pod { key: kinds::key(object), owner: owner.clone(), live: !ended, deleting, gated, marked, claim };
+        let job = controller(object);
+        let lost = |before: &Pod| before.left || (!before.job.is_empty() && before.job != job);
+        let left = self.pods.get(&uid).is_some_and(lost);
+        let (key, live) = (kinds::key(object), !ended);
+        let pod = Pod { key, owner: owner.clone(), live, deleting, job, left, gated, marked, claim };
         let started = self.pods.get(&uid).is_some_and(|before| before.gated) && !gated && !deleting;
         let admitted = |w: &Workload| w.owner == owner && w.may_start(change.at);
         if managed && started && !self.workloads.values().any(admitted) {

@@ -241,6 +241,42 @@ fn q6_pods_of_a_training_job_beyond_quota_are_reported() {
     assert_eq!(story.broken(), ["Q6"], "there is no quota at all");
 }
 
+/// A tenant deletes the Job of a TrainingJob, or its owner reference in the pod: Berth creates the Job again, and the old pod is charged until it has ended.
+#[test]
+fn q6_pod_without_its_job_counts_as_excess_only() {
+    let training = |uid: &str, job: &str| {
+        let mut pod = pod(uid, job, "Running");
+        pod["metadata"]["labels"] = json!({"berth.dev/training-job-uid": "t"});
+        pod["spec"]["nodeName"] = json!("n");
+        pod["spec"]["containers"] = json!([{"name": "c", "resources": {"requests": {"cpu": "1"}}}]);
+        pod
+    };
+    let start = || {
+        let mut story = Story::new();
+        story.see(WORKLOAD, workload("w", "t", ADMITTED, "1"));
+        story.see(JOB, job("child", false, "berth", json!({})));
+        story.see(POD, training("one", "child"));
+        story
+    };
+    for is_job_gone in [true, false] {
+        let mut story = start();
+        if is_job_gone {
+            story.change(JOB, job("child", false, "berth", json!({})), true);
+        } else {
+            let mut orphan = training("one", "child");
+            orphan["metadata"]["ownerReferences"] = json!([]);
+            story.see(POD, orphan);
+        }
+        story.see(POD, training("two", "next"));
+        assert!(story.broken().is_empty(), "job gone: {is_job_gone}");
+        story.wait(60);
+        assert_eq!(story.broken(), ["Q6"], "it neither ends nor is charged; job gone: {is_job_gone}");
+    }
+    let mut story = start();
+    story.see(POD, training("two", "next"));
+    assert_eq!(story.broken(), ["Q6"], "the Job is there");
+}
+
 #[test]
 fn correct_life_of_a_jobset_breaks_no_invariant() {
     let mut story = Story::new();

@@ -247,6 +247,30 @@ fn l7_jobset_node_selector_not_restored_is_reported() {
 }
 
 #[test]
+fn l7_job_set_that_is_being_deleted_waits_for_nothing() {
+    for (deleted, expected) in [(json!("2026-01-01T00:00:00Z"), vec![]), (Value::Null, vec!["L7"])] {
+        let set = |suspend: bool, selector: Value| {
+            let mut set = job_set(suspend, "kueue");
+            set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"] =
+                json!({"spec": {"nodeSelector": selector}});
+            set
+        };
+        let mut story = Story::new();
+        story.see(JOBSET, set(true, Value::Null));
+        story.see(WORKLOAD, workload("w", "s", ADMITTED, "1"));
+        story.see(JOBSET, set(false, json!({"tier": "spot"})));
+        let mut stopped = set(true, json!({"tier": "spot"}));
+        stopped["metadata"]["deletionTimestamp"] = deleted.clone();
+        if deleted.is_null() {
+            stopped["metadata"].as_object_mut().unwrap().remove("deletionTimestamp");
+        }
+        story.see(JOBSET, stopped);
+        story.see(WORKLOAD, workload("w", "s", EVICTED, "1"));
+        assert_eq!(story.broken(), expected, "deleted {deleted}");
+    }
+}
+
+#[test]
 fn l7_change_may_stay_only_if_the_user_made_it() {
     let written = |manager: &str, time: &str, parallelism: u32, suspend: bool| {
         let mut object = job("j", suspend, manager, json!({}));
@@ -393,4 +417,55 @@ fn revisions_that_a_list_left_out_are_not_judged() {
     story.see(WORKLOAD, workload("a", "", ADMITTED, "3"));
     story.see(WORKLOAD, workload("b", "", ADMITTED, "3"));
     assert_eq!(story.broken(), ["Q1"], "it sees again");
+}
+
+/// The JobSet's controller writes no status while the JobSet controls a Job without the number of an attempt, and Berth charges by the old status.
+#[test]
+fn q3_job_set_with_uncounted_job_may_be_charged_by_its_status() {
+    for (attempt, expected) in [(Some("0"), vec!["cq"]), (None, vec![])] {
+        let mut story = Story::new();
+        story.see(JOBSET, job_set(false, "kueue"));
+        let mut child = job("child", false, kinds::USER, json!({}));
+        child["metadata"]["ownerReferences"] = json!([{"controller": true, "uid": "s"}]);
+        if let Some(attempt) = attempt {
+            child["metadata"]["labels"] = json!({"jobset.sigs.k8s.io/restart-attempt": attempt});
+        }
+        story.see(JOB, child);
+        story.see(WORKLOAD, workload("w", "s", ADMITTED, "1"));
+        let mut object = queue("4");
+        let flavors = json!([{"name": "f", "resources": [{"name": "cpu", "total": "2"}]}]);
+        object["status"] = json!({"flavorsReservation": flavors, "flavorsUsage": flavors, "reservingWorkloads": 1,
+            "admittedWorkloads": 1});
+        story.see(CLUSTER_QUEUE, object);
+        assert_eq!(wrong(&story), expected, "attempt {attempt:?}");
+    }
+}
+
+/// A JobSet has given back the quota of an ended pod, and the Job of that pod runs again: its LocalQueue counts the pod, and no other pod beyond quota.
+#[test]
+fn q3_local_queue_counts_pods_that_run_again() {
+    for (again, expected) in [(true, vec![]), (false, vec!["ns/lq"])] {
+        let mut story = Story::new();
+        story.see(JOBSET, job_set(false, "kueue"));
+        let mut object = workload("w", "s", ADMITTED, "2");
+        object["spec"]["podSets"][0]["count"] = json!(2);
+        object["status"]["admission"]["podSetAssignments"][0]["count"] = json!(2);
+        object["status"]["reclaimablePods"] = json!([{"name": "main", "count": 1}]);
+        story.see(WORKLOAD, object);
+        for name in ["s-one", "s-two"].into_iter().take(if again { 2 } else { 1 }) {
+            let mut pod = part(name, true, "Running");
+            pod["spec"] =
+                json!({"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]});
+            story.see(POD, pod);
+        }
+        let mut local = local_queue("lq", 0, "None");
+        let flavors = json!([{"name": "f", "resources": [{"name": "cpu", "total": "2"}]}]);
+        local["status"]["flavorsReservation"] = flavors.clone();
+        local["status"]["flavorsUsage"] = flavors;
+        local["status"]["reservingWorkloads"] = json!(1);
+        local["status"]["admittedWorkloads"] = json!(1);
+        story.see(LOCAL_QUEUE, local);
+        let found: Vec<String> = wrong(&story).into_iter().filter(|key| key == "ns/lq").collect();
+        assert_eq!(found, expected, "runs again: {again}");
+    }
 }

@@ -1,10 +1,10 @@
 //! The end of a simulation run: faults stop, and the cluster comes to rest; then all jobs are deleted, and no Workload may hold quota.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_control::write::{Kind, ObjectKey};
 use berth_invariants::kinds::condition;
-use berth_invariants::quota_tree::{Cell, Forest, Usage, charge, thousandths};
+use berth_invariants::quota_tree::{Cell, Forest, Usage, thousandths};
 use serde_json::{Value, json};
 
 use super::{Drawn, Simulation};
@@ -107,27 +107,27 @@ impl Simulation {
         self.starving()
     }
 
-    /// Fails if a Workload waits although quota for it is free, in a queue with the strategy BestEffortFIFO.
+    /// Fails if a Workload waits although quota for it is free, in a queue with the strategy BestEffortFIFO. The usage is that in the statuses of the queues, which
+    /// the judge compares with the Workloads (Q3): it includes pods that run again, or beyond quota.
     fn starving(&self) -> Result<(), String> {
         let (mut forest, mut usage) = (Forest::default(), BTreeMap::<String, Usage>::new());
         let mut waiting = Vec::new();
         for (key, object) in self.api.objects() {
             match key.kind {
-                Kind::ClusterQueue => forest.set_queue(object),
-                Kind::Workload if condition(object, "Finished") == "True" => {}
-                Kind::Workload if condition(object, "QuotaReserved") == "True" => {
-                    let queue = object["status"]["admission"]["clusterQueue"].as_str().unwrap_or_default();
-                    let used = usage.entry(queue.to_owned()).or_default();
-                    for (cell, amount) in charge(object) {
-                        *used.entry(cell).or_default() += amount;
-                    }
+                Kind::ClusterQueue => {
+                    forest.set_queue(object);
+                    usage.insert(key.name.clone(), used(object));
                 }
+                Kind::Workload if condition(object, "Finished") == "True" => {}
+                Kind::Workload if condition(object, "QuotaReserved") == "True" => {}
                 Kind::Workload if !is_deleting(object) && object["spec"]["active"] != json!(false) => {
                     waiting.push((key, object));
                 }
                 _ => {}
             }
         }
+        let queues: BTreeSet<String> =
+            waiting.iter().filter_map(|(key, workload)| Some(self.queue_of(key, workload)?.0)).collect();
         for (key, workload) in waiting.into_iter().filter(|(_, workload)| self.is_plain(workload)) {
             let Some((name, queue)) = self.queue_of(key, workload) else { continue };
             let is_open = matches!(queue["spec"]["stopPolicy"].as_str(), None | Some("None"));
@@ -139,7 +139,11 @@ impl Simulation {
             for flavor in flavors.into_iter().flatten().filter_map(|flavor| flavor["name"].as_str()) {
                 let cell: Cell = (flavor.to_owned(), "cpu".to_owned());
                 let left = forest.available(&usage, &name, &cell);
-                if wanted > 0 && left >= wanted {
+                // As in Kueue, quota that another queue of the cohort lends may be kept for a Workload of that queue that has to preempt others.
+                let used = usage.get(&name).and_then(|used| used.get(&cell)).copied().unwrap_or_default();
+                let borrows = forest.borrowed(&name, &cell, used + wanted) > 0;
+                let is_kept = borrows && queues.iter().any(|other| *other != name);
+                if wanted > 0 && left >= wanted && !is_kept {
                     return Err(format!(
                         "V1 broken at rest: {key} waits for {wanted}m of cpu, and {left}m of {flavor} are left in {name}"
                     ));
@@ -165,6 +169,19 @@ impl Simulation {
         let queue = ObjectKey { kind: Kind::ClusterQueue, namespace: String::new(), name: name.to_owned() };
         Some((name.to_owned(), self.api.get(&queue)?))
     }
+}
+
+/// Usage of a ClusterQueue, as its status shows it.
+fn used(queue: &Value) -> Usage {
+    let flavors = queue["status"]["flavorsReservation"].as_array();
+    let cells = flavors.into_iter().flatten().flat_map(|flavor| {
+        let resources = flavor["resources"].as_array();
+        resources.into_iter().flatten().map(|resource| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            ((text(&flavor["name"]), text(&resource["name"])), thousandths(&resource["total"]).unwrap_or_default())
+        })
+    });
+    cells.collect()
 }
 
 /// Thousandths of a cpu for the least number of pods with which a Workload may start.
