@@ -7,6 +7,7 @@
 mod deletion;
 mod index;
 mod patch;
+mod touched;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use index::Index;
+use touched::Touched;
 
 pub use patch::merge;
 
@@ -55,6 +57,7 @@ pub enum GarbageCollection {
 pub struct ApiServer {
     objects: BTreeMap<ObjectKey, Value>,
     index: Index,
+    touched: Touched,
     revisions: Vec<Revision>,
     now: Timestamp,
     version: u64,
@@ -71,6 +74,7 @@ impl ApiServer {
         Self {
             objects: BTreeMap::new(),
             index: Index::default(),
+            touched: Touched::default(),
             revisions: Vec::new(),
             now,
             version: 100,
@@ -145,9 +149,16 @@ impl ApiServer {
     fn replace(&mut self, key: &ObjectKey, object: Option<Value>) -> Option<Value> {
         if let Some(old) = self.objects.get(key) {
             self.index.remove(key, old);
+            self.touched.note(key, old);
         }
-        let Some(object) = object else { return self.objects.remove(key) };
+        let Some(object) = object else {
+            let old = self.objects.remove(key);
+            let uid = old.as_ref().and_then(|old| old["metadata"]["uid"].as_str()).unwrap_or_default();
+            self.touched.note_left(self.index.owned_by(uid));
+            return old;
+        };
         self.index.add(key, &object);
+        self.touched.note(key, &object);
         self.objects.insert(key.clone(), object)
     }
 

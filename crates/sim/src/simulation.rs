@@ -22,6 +22,7 @@ mod watching;
 mod writers;
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::time::Duration;
 
 use berth_control::settings::Settings;
@@ -257,8 +258,8 @@ impl Simulation {
             let at = self.now_ms + self.dice.millis(10, 400);
             self.messages.add(at, Message::Controllers);
         }
-        for revision in revisions {
-            self.trace.mix(revision.object.to_string().as_bytes());
+        for revision in revisions.into_iter().map(Rc::new) {
+            self.trace.mix_object(&revision.object);
             let (key, version, writer) = (&revision.key, revision.version, revision.writer);
             let gone = if revision.gone { " gone" } else { "" };
             self.trace.note(self.now_ms, format_args!("r{version} {key}{gone} by {writer}"));

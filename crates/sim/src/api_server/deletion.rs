@@ -32,6 +32,11 @@ impl ApiServer {
         uid.as_str().is_some_and(|uid| self.index.has(uid))
     }
 
+    /// Objects that are being deleted.
+    pub fn deleting(&self) -> impl Iterator<Item = (&ObjectKey, &serde_json::Value)> {
+        self.index.deleting().filter_map(|key| Some((key, self.get(key)?)))
+    }
+
     /// Objects with an owner reference to a uid.
     #[must_use]
     pub fn owned_by(&self, uid: &Value) -> Vec<ObjectKey> {

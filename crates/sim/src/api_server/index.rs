@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_control::write::ObjectKey;
 use serde_json::Value;
 
+use super::is_deleting;
+
 /// The indexes, which follow each change of an object.
 #[derive(Debug, Default)]
 pub(super) struct Index {
@@ -12,6 +14,8 @@ pub(super) struct Index {
     uids: BTreeMap<String, usize>,
     /// Objects with an owner reference to a uid, by the uid.
     owned: BTreeMap<String, BTreeSet<ObjectKey>>,
+    /// Objects that are being deleted.
+    deleting: BTreeSet<ObjectKey>,
 }
 
 fn uid(object: &Value) -> Option<&str> {
@@ -29,6 +33,9 @@ impl Index {
         if let Some(uid) = uid(object) {
             *self.uids.entry(uid.to_owned()).or_default() += 1;
         }
+        if is_deleting(object) {
+            self.deleting.insert(key.clone());
+        }
         for owner in owners(object) {
             self.owned.entry(owner.to_owned()).or_default().insert(key.clone());
         }
@@ -44,6 +51,7 @@ impl Index {
                 self.uids.remove(uid);
             }
         }
+        self.deleting.remove(key);
         for owner in owners(object) {
             if let Some(keys) = self.owned.get_mut(owner) {
                 keys.remove(key);
@@ -52,6 +60,11 @@ impl Index {
                 }
             }
         }
+    }
+
+    /// Objects that are being deleted, in the order of their keys.
+    pub(super) fn deleting(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.deleting.iter()
     }
 
     /// Whether an object with a uid is stored.

@@ -1,7 +1,7 @@
 //! The simulated garbage collector: objects are deleted after their last owner, or before it if the deletion requests that.
 
 use berth_control::write::ObjectKey;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::api_server::{ApiServer, is_deleting};
 
@@ -31,9 +31,9 @@ impl GarbageCollector<'_> {
     fn finish(&mut self, way: &str) -> bool {
         let has_finalizer = |object: &Value| {
             let list = object["metadata"]["finalizers"].as_array();
-            is_deleting(object) && list.is_some_and(|list| list.iter().any(|one| one == way))
+            list.is_some_and(|list| list.iter().any(|one| one == way))
         };
-        let owners = self.0.objects().iter().filter(|(_, object)| has_finalizer(object));
+        let owners = self.0.deleting().filter(|(_, object)| has_finalizer(object));
         let owners: Vec<ObjectKey> = owners.map(|(key, _)| key.clone()).collect();
         let mut moved = false;
         for key in owners {
@@ -49,7 +49,7 @@ impl GarbageCollector<'_> {
                 }
                 moved = true;
             }
-            if owned.is_empty() {
+            if !owned.iter().any(|other| self.blocks(other, &uid, way)) {
                 let mut owner = self.0.objects()[&key].clone();
                 if let Some(list) = owner["metadata"]["finalizers"].as_array_mut() {
                     list.retain(|one| one != way);
@@ -59,6 +59,14 @@ impl GarbageCollector<'_> {
             }
         }
         moved
+    }
+
+    /// Whether an owned object keeps an owner that is deleted with the finalizer `way`. In the foreground, an owner waits only for objects whose owner reference has
+    /// `blockOwnerDeletion`, so that an object that names itself as its owner does not wait for itself.
+    fn blocks(&self, owned: &ObjectKey, uid: &Value, way: &str) -> bool {
+        let owners = self.0.get(owned).and_then(|object| object["metadata"]["ownerReferences"].as_array());
+        let mut owners = owners.into_iter().flatten().filter(|owner| owner["uid"] == *uid);
+        owners.any(|owner| way == ORPHAN || owner["blockOwnerDeletion"] == json!(true))
     }
 
     fn let_go(&mut self, key: &ObjectKey, uid: &Value) {

@@ -53,13 +53,8 @@ impl JobSetController<'_> {
             let mut controllers = owners.into_iter().flatten().filter(|owner| owner["controller"] == json!(true));
             controllers.next().is_some_and(|owner| owner["uid"] == *uid && owner["kind"] == "JobSet")
         };
-        let jobs: Vec<ObjectKey> = self
-            .0
-            .objects()
-            .iter()
-            .filter(|(key, job)| key.kind == Kind::JOB && is_of(job))
-            .map(|(key, _)| key.clone())
-            .collect();
+        let mut jobs = self.0.owned_by(uid);
+        jobs.retain(|key| key.kind == Kind::JOB && is_of(&self.0.objects()[key]));
         let attempt =
             |key: &ObjectKey| self.0.objects()[key]["metadata"]["labels"][ATTEMPT].as_str()?.parse::<i64>().ok();
         let Some(attempts) = jobs.iter().map(attempt).collect::<Option<Vec<i64>>>() else { return false };
@@ -198,7 +193,7 @@ impl JobSetController<'_> {
         let mut made = json!({"metadata": entry["template"]["metadata"], "spec": entry["template"]["spec"]});
         let attempt = set["status"]["restarts"].as_i64().unwrap_or(0).to_string();
         let owner = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": set["metadata"]["name"],
-            "uid": set["metadata"]["uid"], "controller": true});
+            "uid": set["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true});
         merge(
             &mut made,
             &json!({"metadata": {"namespace": job.namespace, "name": job.name, "ownerReferences": [owner],

@@ -49,9 +49,9 @@ fn controller(object: &Value) -> Option<&Value> {
 }
 
 impl JobController<'_> {
-    /// Runs the job controller once for each Job, and for the pods that no Job counts; true if the controller wrote.
+    /// Runs the job controller once for each Job that has changed or whose pods have changed, and for the pods that no Job counts; true if the controller wrote.
     pub fn look(&mut self) -> bool {
-        let jobs: Vec<ObjectKey> = self.0.objects().keys().filter(|key| key.kind == Kind::JOB).cloned().collect();
+        let jobs = self.0.take_touched_jobs();
         let moved = jobs.into_iter().fold(false, |moved, key| self.look_at(&key) | moved);
         self.release_orphans() | moved
     }
@@ -66,11 +66,8 @@ impl JobController<'_> {
 
     fn look_at(&mut self, key: &ObjectKey) -> bool {
         let old = self.0.objects()[key].clone();
-        if is_deleting(&old) {
-            // The job controller neither starts nor stops a Job that is being deleted, but counts the Job's pods that end.
-            let pods = self.pods_of(&old);
-            return pods.into_iter().fold(false, |moved, pod| self.untrack(&pod) | moved);
-        }
+        // The job controller neither starts nor stops a Job that is being deleted, but counts the Job's pods and writes their end.
+        let goes = is_deleting(&old);
         let mut job = old.clone();
         if !job["status"].is_object() {
             job["status"] = json!({});
@@ -101,12 +98,13 @@ impl JobController<'_> {
         let completes = !over && !suspended && completions.is_some_and(|all| succeeded >= all);
         let wanted = if over || suspended || fails || completes { 0 } else { parallelism.min(left).max(0) };
         let wanted = usize::try_from(wanted).unwrap_or(0);
+        let wanted = if goes && !(fails || completes) { active.len() } else { wanted };
         for pod in active.split_off(active.len().min(wanted)) {
             self.0.delete(&pod);
             terminating += 1;
             moved = true;
         }
-        if !over && !suspended && job["status"]["startTime"].is_null() {
+        if !over && !suspended && !goes && job["status"]["startTime"].is_null() {
             job["status"]["startTime"] = json!(self.0.now().to_string());
         }
         for _ in active.len()..wanted {
@@ -123,7 +121,7 @@ impl JobController<'_> {
             let end = if completes { "Complete" } else { "Failed" };
             job["status"]["conditions"] =
                 json!([{"type": end, "status": "True", "lastTransitionTime": at, "lastProbeTime": at}]);
-        } else if !over && (suspended || job["status"]["conditions"].is_array()) {
+        } else if !over && !goes && (suspended || job["status"]["conditions"].is_array()) {
             let status = if suspended { "True" } else { "False" };
             job["status"]["conditions"] = json!([{"type": "Suspended", "status": status}]);
         }
@@ -150,9 +148,8 @@ impl JobController<'_> {
 
     /// Removes the job controller's finalizer from ended pods that no Job controls any more.
     fn release_orphans(&mut self) -> bool {
-        let has_job = |pod: &Value| controller(pod).is_some_and(|uid| self.0.has_uid(uid));
-        let pods = self.0.objects().iter().filter(|(key, pod)| key.kind == Kind::JobPod && !has_job(pod));
-        let pods: Vec<ObjectKey> = pods.map(|(key, _)| key.clone()).collect();
+        let mut pods = self.0.take_touched_job_pods();
+        pods.retain(|pod| !controller(&self.0.objects()[pod]).is_some_and(|uid| self.0.has_uid(uid)));
         pods.into_iter().fold(false, |moved, pod| self.untrack(&pod) | moved)
     }
 
@@ -175,7 +172,8 @@ impl JobController<'_> {
             "metadata": {"namespace": key.namespace, "name": name, "labels": labels, "finalizers": [TRACKING],
                 "annotations": template["metadata"]["annotations"].as_object().cloned().unwrap_or_default(),
                 "ownerReferences":
-                    [{"apiVersion": "batch/v1", "kind": "Job", "name": key.name, "uid": uid, "controller": true}]},
+                    [{"apiVersion": "batch/v1", "kind": "Job", "name": key.name, "uid": uid, "controller": true,
+                    "blockOwnerDeletion": true}]},
             "spec": spec,
             "status": {"phase": "Pending"},
         });

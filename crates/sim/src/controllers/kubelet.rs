@@ -1,6 +1,6 @@
 //! Simulated nodes and kubelets: pods without a scheduling gate get a node and run, and deleted pods end after their grace period.
 
-use berth_control::write::{Kind, ObjectKey};
+use berth_control::write::ObjectKey;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -12,11 +12,16 @@ use crate::api_server::{ApiServer, is_deleting, merge};
 pub struct Kubelets<'a>(pub &'a mut ApiServer);
 
 impl Kubelets<'_> {
-    /// Runs the scheduler and the kubelets once for each pod; true if a pod was written, or waits for the end of its grace period.
+    /// Runs the scheduler and the kubelets once for each pod that has changed, or for which a kubelet waits; true if a pod was written, or waits for the end of its grace period.
     pub fn look(&mut self) -> bool {
-        let is_pod = |key: &&ObjectKey| matches!(key.kind, Kind::Pod | Kind::JobPod);
-        let pods: Vec<ObjectKey> = self.0.objects().keys().filter(is_pod).cloned().collect();
-        pods.into_iter().fold(false, |moved, key| self.look_at(&key) | moved)
+        let mut moved = false;
+        for key in self.0.take_touched_pods() {
+            if self.look_at(&key) {
+                moved = true;
+                self.0.touch_pod(key);
+            }
+        }
+        moved
     }
 
     fn look_at(&mut self, key: &ObjectKey) -> bool {

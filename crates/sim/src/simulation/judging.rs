@@ -1,6 +1,7 @@
 //! The judge of crate `invariants` in a simulation, which checks every revision.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::time::Duration;
 
 use berth_control::write::{Kind, ObjectKey};
@@ -18,7 +19,7 @@ const KEPT: usize = 40;
 pub(super) struct Judging {
     judge: Judge,
     writers: Writers,
-    past: VecDeque<Revision>,
+    past: VecDeque<Rc<Revision>>,
     revisions: u64,
     /// Time in milliseconds until which Berth may exceed its time bounds.
     troubled_until: u64,
@@ -62,12 +63,12 @@ impl Judging {
     }
 
     /// Judges a revision; the error names the broken invariant.
-    pub(super) fn take(&mut self, revision: &Revision, at: Duration) -> Result<(), String> {
+    pub(super) fn take(&mut self, revision: &Rc<Revision>, at: Duration) -> Result<(), String> {
         self.revisions += 1;
         if self.past.len() == KEPT {
             self.past.pop_front();
         }
-        self.past.push_back(revision.clone());
+        self.past.push_back(Rc::clone(revision));
         let Some(kind) = judged(revision.key.kind) else { return Ok(()) };
         let object = match kind {
             kinds::WORKLOAD | kinds::JOB | kinds::JOBSET => self.writers.attribute(revision),

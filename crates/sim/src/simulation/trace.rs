@@ -1,7 +1,9 @@
 //! The trace of a simulation run: a line for each message, and a digest of all lines.
 
 use std::collections::VecDeque;
-use std::fmt;
+use std::{fmt, io};
+
+use serde_json::Value;
 
 /// Number of the last lines that a failure shows.
 const SHOWN: usize = 80;
@@ -24,6 +26,7 @@ impl Trace {
     pub(super) fn note(&mut self, at_ms: u64, line: fmt::Arguments<'_>) {
         let line = format!("{}.{:03} {line}", at_ms / 1_000, at_ms % 1_000);
         self.mix(line.as_bytes());
+        self.mix(b"\n");
         if self.is_printed {
             println!("{line}");
         }
@@ -33,11 +36,16 @@ impl Trace {
         self.last.push_back(line);
     }
 
-    /// Adds bytes to the digest of the trace without a line.
-    pub(super) fn mix(&mut self, bytes: &[u8]) {
-        for byte in bytes.iter().chain(b"\n") {
+    fn mix(&mut self, bytes: &[u8]) {
+        for byte in bytes {
             self.digest = (self.digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }
+    }
+
+    /// Adds an object to the digest of the trace without a line.
+    pub(super) fn mix_object(&mut self, object: &Value) {
+        serde_json::to_writer(&mut *self, object).expect("a digest takes all bytes");
+        self.mix(b"\n");
     }
 
     /// The digest of the trace so far.
@@ -48,5 +56,16 @@ impl Trace {
     /// The last lines of the trace.
     pub(super) fn shown(&self) -> Vec<String> {
         self.last.iter().cloned().collect()
+    }
+}
+
+impl io::Write for Trace {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.mix(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

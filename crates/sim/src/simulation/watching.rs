@@ -56,9 +56,8 @@ impl Simulation {
     }
 
     /// Shows a revision to every open watch of its kind.
-    pub(super) fn show(&mut self, revision: Revision) {
+    pub(super) fn show(&mut self, revision: Rc<Revision>) {
         let Some(stream) = WATCHED.iter().position(|kind| *kind == revision.key.kind) else { return };
-        let revision = Rc::new(revision);
         for replica in 0..self.replicas.len() {
             let lag = self.lag();
             if self.planted == Some(Planted::LostWakeUp) && self.dice.per_mille(10) {
