@@ -70,8 +70,8 @@ impl Judge {
         found
     }
 
-    /// Requests of pods of JobSets that run again after quota of ended pods was given back: Berth charges such pods to the Workload again, as no other pods beyond
-    /// quota, so that the LocalQueue counts them.
+    /// Requests of pods of JobSets that run again after quota of ended pods was given back: Berth charges such pods to the Workload again, as no other pods
+    /// beyond quota, so that the LocalQueue counts them.
     fn running_again(&self, mine: &dyn Fn(&&Workload) -> bool) -> Requests {
         let mut sum = Requests::new();
         let gave_back = |w: &&Workload| w.reserved && !w.finished && w.left < w.pods;
@@ -92,8 +92,8 @@ impl Judge {
             ("flavorsReservation", "reservingWorkloads", &reserving),
             ("flavorsUsage", "admittedWorkloads", &admitted),
         ];
-        // Berth charges pods that a JobSet's status counts. The status of a JobSet that is being deleted does not change any more, nor does the status of a JobSet
-        // with a Job that has no number of an attempt: the controller of JobSets reports an error for such a Job.
+        // Berth charges pods that a JobSet's status counts. The status of a JobSet that is being deleted does not change any more, nor does the status of a
+        // JobSet with a Job that has no number of an attempt: the controller of JobSets reports an error for such a Job.
         let is_counted = |uid: &str| !self.jobs.values().any(|job| job.owner == uid && !job.has_attempt);
         let is_known = |w: &&Workload| self.job_sets.get(&w.owner).is_none_or(|set| !set.ended && is_counted(&w.owner));
         let compares = reserving.iter().all(is_known);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Change, Judge, Rule};
-use crate::kinds::{self, CLUSTER_QUEUE, JOB, JOBSET, Kind, POD, WORKLOAD};
+use crate::kinds::{self, CLUSTER_QUEUE, JOB, JOBSET, Kind, POD, TRAINING_JOB, WORKLOAD};
 
 mod admission;
 mod evicted;
@@ -251,22 +251,29 @@ fn q6_pod_without_its_job_counts_as_excess_only() {
         pod["spec"]["containers"] = json!([{"name": "c", "resources": {"requests": {"cpu": "1"}}}]);
         pod
     };
+    let part_of = |uid: &str| {
+        let mut part = job(uid, false, "berth", json!({}));
+        part["metadata"]["ownerReferences"] = json!([{"controller": true, "uid": "t"}]);
+        part
+    };
     let start = || {
         let mut story = Story::new();
+        story.see(TRAINING_JOB, json!({"metadata": {"namespace": "ns", "name": "t", "uid": "t"}}));
         story.see(WORKLOAD, workload("w", "t", ADMITTED, "1"));
-        story.see(JOB, job("child", false, "berth", json!({})));
+        story.see(JOB, part_of("child"));
         story.see(POD, training("one", "child"));
         story
     };
     for is_job_gone in [true, false] {
         let mut story = start();
         if is_job_gone {
-            story.change(JOB, job("child", false, "berth", json!({})), true);
+            story.change(JOB, part_of("child"), true);
         } else {
             let mut orphan = training("one", "child");
             orphan["metadata"]["ownerReferences"] = json!([]);
             story.see(POD, orphan);
         }
+        story.see(JOB, part_of("next"));
         story.see(POD, training("two", "next"));
         assert!(story.broken().is_empty(), "job gone: {is_job_gone}");
         story.wait(60);

@@ -229,7 +229,8 @@ fn running_jobset_admitted_with_fewer_or_no_pods_goes_on() {
     }
 }
 
-/// A Job of which a pod has ended waits for quota, and its user sets the parallelism to one: the Workload requests quota for the remaining pod, and not for none.
+/// A Job of which a pod has ended waits for quota, and its user sets the parallelism to one: the Workload requests quota for the remaining pod, and not for
+/// none.
 #[test]
 fn waiting_job_reduced_after_an_ended_pod_holds_its_quota() {
     let mut cluster = one_queue("4");

@@ -422,7 +422,7 @@ fn revisions_that_a_list_left_out_are_not_judged() {
 /// The JobSet's controller writes no status while the JobSet controls a Job without the number of an attempt, and Berth charges by the old status.
 #[test]
 fn q3_job_set_with_uncounted_job_may_be_charged_by_its_status() {
-    for (attempt, expected) in [(Some("0"), vec!["cq"]), (None, vec![])] {
+    for (attempt, expected) in [(Some("0"), vec!["cq"; 2]), (None, vec![])] {
         let mut story = Story::new();
         story.see(JOBSET, job_set(false, "kueue"));
         let mut child = job("child", false, kinds::USER, json!({}));
@@ -444,7 +444,7 @@ fn q3_job_set_with_uncounted_job_may_be_charged_by_its_status() {
 /// A JobSet has given back the quota of an ended pod, and the Job of that pod runs again: its LocalQueue counts the pod, and no other pod beyond quota.
 #[test]
 fn q3_local_queue_counts_pods_that_run_again() {
-    for (again, expected) in [(true, vec![]), (false, vec!["ns/lq"])] {
+    for (again, expected) in [(true, vec![]), (false, vec!["ns/lq"; 2])] {
         let mut story = Story::new();
         story.see(JOBSET, job_set(false, "kueue"));
         let mut object = workload("w", "s", ADMITTED, "2");

@@ -229,8 +229,8 @@ impl Overruns {
         changed
     }
 
-    /// Ends the charges of jobs that are gone, if no pod of the job is left, or if the pods that are left have been found and count for the Workload, which holds
-    /// quota. Nobody queries the pods of a finished Workload that no job owns. Jobs that are gone nearly always have no charge.
+    /// Ends the charges of jobs that are gone, if no pod of the job is left, or if the pods that are left have been found and count for the Workload, which
+    /// holds quota. Nobody queries the pods of a finished Workload that no job owns. Jobs that are gone nearly always have no charge.
     pub fn end_outlived(&mut self, view: &View, workloads: &WorkloadRecords) -> Vec<BeyondSpec> {
         let is_seen = |workload: &WorkloadView| {
             let is_counted = || workload.holds_quota() && workloads.of(&workload.uid).pods().left().is_some();

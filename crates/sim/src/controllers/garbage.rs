@@ -61,8 +61,8 @@ impl GarbageCollector<'_> {
         moved
     }
 
-    /// Whether an owned object keeps an owner that is deleted with the finalizer `way`. In the foreground, an owner waits only for objects whose owner reference has
-    /// `blockOwnerDeletion`, so that an object that names itself as its owner does not wait for itself.
+    /// Whether an owned object keeps an owner that is deleted with the finalizer `way`. In the foreground, an owner waits only for objects whose owner
+    /// reference has `blockOwnerDeletion`, so that an object that names itself as its owner does not wait for itself.
     fn blocks(&self, owned: &ObjectKey, uid: &Value, way: &str) -> bool {
         let owners = self.0.get(owned).and_then(|object| object["metadata"]["ownerReferences"].as_array());
         let mut owners = owners.into_iter().flatten().filter(|owner| owner["uid"] == *uid);

@@ -49,7 +49,8 @@ fn controller(object: &Value) -> Option<&Value> {
 }
 
 impl JobController<'_> {
-    /// Runs the job controller once for each Job that has changed or whose pods have changed, and for the pods that no Job counts; true if the controller wrote.
+    /// Runs the job controller once for each Job that has changed or whose pods have changed, and for the pods that no Job counts; true if the controller
+    /// wrote.
     pub fn look(&mut self) -> bool {
         let jobs = self.0.take_touched_jobs();
         let moved = jobs.into_iter().fold(false, |moved, key| self.look_at(&key) | moved);

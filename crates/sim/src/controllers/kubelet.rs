@@ -12,7 +12,8 @@ use crate::api_server::{ApiServer, is_deleting, merge};
 pub struct Kubelets<'a>(pub &'a mut ApiServer);
 
 impl Kubelets<'_> {
-    /// Runs the scheduler and the kubelets once for each pod that has changed, or for which a kubelet waits; true if a pod was written, or waits for the end of its grace period.
+    /// Runs the scheduler and the kubelets once for each pod that has changed, or for which a kubelet waits; true if a pod was written, or waits for the end of
+    /// its grace period.
     pub fn look(&mut self) -> bool {
         let mut moved = false;
         for key in self.0.take_touched_pods() {

@@ -107,8 +107,8 @@ impl Simulation {
         self.starving()
     }
 
-    /// Fails if a Workload waits although quota for it is free, in a queue with the strategy BestEffortFIFO. The usage is that in the statuses of the queues, which
-    /// the judge compares with the Workloads (Q3): it includes pods that run again, or beyond quota.
+    /// Fails if a Workload waits although quota for it is free, in a queue with the strategy BestEffortFIFO. The usage is that in the statuses of the queues,
+    /// which the judge compares with the Workloads (Q3): it includes pods that run again, or beyond quota.
     fn starving(&self) -> Result<(), String> {
         let (mut forest, mut usage) = (Forest::default(), BTreeMap::<String, Usage>::new());
         let mut waiting = Vec::new();
