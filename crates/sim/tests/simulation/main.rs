@@ -1,5 +1,7 @@
-//! The simulation replays: a seed gives a run byte for byte. `cargo run --example simulate -- 1..301` judges the runs of many seeds.
+//! Runs of the simulation by their seeds. `cargo run -p berth-sim --example simulate 1..301` judges the runs of many seeds, too, and prints no budget.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+#[path = "../../../testrun/noted.rs"]
+mod noted;
 mod seeds;

@@ -54,6 +54,8 @@ const SHARDS: usize = 24;
 const BOUND: u64 = 80;
 /// Number of parts of `make night` that share the random worlds with a tenant's writes.
 const TENANT_SHARDS: usize = 4;
+/// Number of parts that share the simulations of two replicas.
+const SIMULATION_SHARDS: usize = 14;
 
 fn wide(name: &str, suites: &'static str, filter: &'static str, set: &[(&'static str, &str)]) -> Wide {
     let set = set.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
@@ -147,6 +149,11 @@ pub(crate) fn parts() -> Vec<Part> {
             runs: vec![Wide { times: 3, at_once: 2, ..wide("end to end", "e2e ", "", &[]) }],
         },
         Part {
+            name: "planted".to_owned(),
+            what: "each of twelve planted bugs is found by the simulation of two replicas within 10,000 seeds",
+            runs: vec![wide("planted bugs", "sim seeds", "planted", &[("BERTH_PLANTED", "1")])],
+        },
+        Part {
             name: packages::PART.to_owned(),
             what: "the rules of `deny.toml` for packages of other projects: licences, bans, sources; advisories where their database can be reached",
             runs: Vec::new(),
@@ -168,6 +175,15 @@ pub(crate) fn parts() -> Vec<Part> {
             name: format!("tenants-{shard}"),
             what: "one of the parts of 5,000 worlds with a tenant's writes",
             runs: vec![wide("worlds with a tenant's writes", "control stories", "attacks::", &set)],
+        });
+    }
+    for shard in 1..=SIMULATION_SHARDS {
+        let of = format!("{shard}/{SIMULATION_SHARDS}");
+        let set = [("BERTH_SIMULATIONS", "100000"), ("BERTH_SHARD", of.as_str())];
+        parts.push(Part {
+            name: format!("simulation-{shard}"),
+            what: "one of the parts of 100,000 simulations of two replicas with faults of the network, of 200 events each",
+            runs: vec![wide("simulations", "sim seeds", "no_seed", &set)],
         });
     }
     parts

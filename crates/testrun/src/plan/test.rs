@@ -96,6 +96,11 @@ pub(crate) fn summary() -> Vec<[String; 3]> {
             "all where quota depends on the write, else three of six",
         ),
         row("attacks by a tenant (`e2e tenants`)", "-", "with webhooks all, else one for each root; all at night"),
+        row(
+            "simulations of two replicas (`sim seeds`)",
+            "20 seeds",
+            "300 seeds, or at least 60 as 90 s permit; 100,000 at night",
+        ),
         row("random stories of control", "10 to 60 seeds a law", "the same; worlds with a tenant's writes for 90 s"),
         row("jobs of a mebibyte that wait (`e2e large`)", "-", "60; 500 in the part `shipped`"),
         row("end-to-end tests that measure times", "-", &format!("after the others, alone: `{}`", ALONE.join("`, `"))),
