@@ -12,6 +12,8 @@ use super::ApiServer;
 pub(super) struct Touched {
     /// Jobs that have changed, or whose pods have changed.
     jobs: BTreeSet<ObjectKey>,
+    /// JobSets that have changed, whose Jobs have changed, or that may need the name of a Job that has changed.
+    job_sets: BTreeSet<ObjectKey>,
     /// Pods of Jobs that have changed, or whose Job is gone.
     job_pods: BTreeSet<ObjectKey>,
     /// Pods that have changed, for their kubelets.
@@ -34,6 +36,16 @@ impl Touched {
             }
             Kind::Job(_) if key.kind == Kind::JOB => {
                 self.jobs.insert(key.clone());
+                let owners = state["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+                let owners =
+                    owners.filter(|owner| owner["kind"] == "JobSet").filter_map(|owner| owner["name"].as_str());
+                // A Job of a JobSet is called by the JobSet, the replicated job and an index.
+                let called = key.name.rsplitn(3, '-').nth(2);
+                let names = owners.chain(called).map(|name| ApiServer::key(Kind::JOB_SET, &key.namespace, name));
+                self.job_sets.extend(names);
+            }
+            Kind::Job(_) if key.kind == Kind::JOB_SET => {
+                self.job_sets.insert(key.clone());
             }
             _ => {}
         }
@@ -49,6 +61,15 @@ impl ApiServer {
     /// The stored Jobs that have changed since the last call, or whose pods have changed.
     pub fn take_touched_jobs(&mut self) -> Vec<ObjectKey> {
         let touched = std::mem::take(&mut self.touched.jobs);
+        self.stored(touched)
+    }
+
+    /// The stored JobSets that have changed since the last call, or whose Jobs have changed; all JobSets of a server that collects garbage at once.
+    pub fn take_touched_job_sets(&mut self) -> Vec<ObjectKey> {
+        if self.collects_at_once() {
+            return self.objects.keys().filter(|key| key.kind == Kind::JOB_SET).cloned().collect();
+        }
+        let touched = std::mem::take(&mut self.touched.job_sets);
         self.stored(touched)
     }
 

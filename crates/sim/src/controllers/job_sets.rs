@@ -36,9 +36,9 @@ fn replicas(entry: &Value) -> u64 {
 pub struct JobSetController<'a>(pub &'a mut ApiServer);
 
 impl JobSetController<'_> {
-    /// Runs the JobSet controller once for each JobSet; true if the controller wrote.
+    /// Runs the JobSet controller once for each JobSet that may have something to do; true if the controller wrote.
     pub fn look(&mut self) -> bool {
-        let sets: Vec<ObjectKey> = self.0.objects().keys().filter(|key| key.kind == Kind::JOB_SET).cloned().collect();
+        let sets = self.0.take_touched_job_sets();
         sets.into_iter().fold(false, |moved, key| self.look_at_set(&key) | moved)
     }
 
