@@ -72,7 +72,7 @@ fn workload_without_rules_of_tiers_is_not_watched() {
 }
 
 #[test]
-fn pod_set_is_late_only_if_stuck_pods_outlast_its_patience() {
+fn pod_set_is_late_if_stuck_pods_outlast_its_patience() {
     let late_of = |ago: i64| {
         late(
             &answered(running(1), &[stuck(None)], ago).context(),
