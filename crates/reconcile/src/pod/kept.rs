@@ -17,13 +17,13 @@ pub(crate) fn is_needed(case: &PodCase<'_>, workload: &WorkloadView) -> bool {
         other.is_some_and(|other| other.counts() && !other.deleting())
     };
     // A pod that was observed after its Workload may own the Workload already.
-    let is_new = |other: &&Box<str>| {
-        let other = ctx.view.pods().get(&(name.0.clone(), other.to_string()));
+    let is_new = |other: &&str| {
+        let other = ctx.view.pods().get(&(name.0.clone(), (*other).to_owned()));
         other.is_some_and(|other| !workload.is_owned_by(&other.uid))
     };
-    let newcomers: Vec<&Box<str>> = group.newcomers.iter().filter(is_new).collect();
+    let newcomers: Vec<&str> = group.newcomers.iter().map(|other| &**other).filter(is_new).collect();
     let is_owned_by_none = i32::try_from(newcomers.len()).is_ok_and(|newcomers| staying <= newcomers);
-    if staying > 0 && is_owned_by_none && newcomers.into_iter().any(|other| comes(other)) {
+    if staying > 0 && is_owned_by_none && newcomers.into_iter().any(comes) {
         // The pods that stay do not own the Workload yet, and the garbage collector would delete the Workload with the last pod that owns it.
         return true;
     }

@@ -46,7 +46,7 @@ impl PodGroupCase<'_> {
         if there < size && self.tally().fast == 0 {
             return self.refuse(format!("group {:?} has fewer runnable pods than its size, {size}", self.name.1));
         }
-        if let Some(decision) = (there > size).then(|| self.delete_excess(self.members())).flatten() {
+        if let Some(decision) = (there > size).then(|| self.delete_excess(self.members(), size)).flatten() {
             return decision;
         }
         if let Some(problem) = self.disagreement(name, first, size) {
