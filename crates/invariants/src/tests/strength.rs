@@ -421,7 +421,7 @@ fn revisions_that_a_list_left_out_are_not_judged() {
 
 /// The JobSet's controller writes no status while the JobSet controls a Job without the number of an attempt, and Berth charges by the old status.
 #[test]
-fn q3_job_set_with_uncounted_job_may_be_charged_by_its_status() {
+fn q3_job_set_with_uncounted_job_may_be_charged() {
     for (attempt, expected) in [(Some("0"), vec!["cq"; 2]), (None, vec![])] {
         let mut story = Story::new();
         story.see(JOBSET, job_set(false, "kueue"));

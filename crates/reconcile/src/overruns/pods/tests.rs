@@ -166,7 +166,7 @@ fn running_pods_of_group_are_charged_beyond_its_quota() {
 fn pod_beyond_its_role_is_counted_beside_smaller_role() {
     let quota = admitted(workload_of_group(&[("main", 1), ("x", 1)], &["a", "b"]));
     let state = all(State::managing_pods(), vec![runs("a", "main"), runs("b", "main")]).with(quota);
-    assert_eq!(shown(&state, &named(Kind::PodGroup, "g")), "2/2 g-uid cq f/cpu 1000");
+    assert_eq!(shown(&state, &named(Kind::PodGroup, "g")), "2/1 g-uid cq f/cpu 1000");
     let mut overruns = Overruns::default();
     overruns.note_running_pod(&state.view, true, &own_name("b"));
     assert_eq!(overruns.take_unsure().collect::<Vec<_>>(), [named(Kind::PodGroup, "g")]);
