@@ -79,4 +79,7 @@ pub enum Delta {
     InStock(String, Shape),
     /// The write of a planned admission or eviction failed: the engine cancels the plan about the workload with this UID.
     Forget(String),
+    /// The preemptor of the workload with this UID is gone, and the eviction was not written: the engine cancels the planned eviction, and keeps a planned
+    /// admission of the workload, whose write may have been applied.
+    Spare(String),
 }

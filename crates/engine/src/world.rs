@@ -91,7 +91,8 @@ impl World {
     /// Takes in one change.
     ///
     /// A planned admission keeps its quota while deltas still show the workload as pending under the `revision` of the plan. A planned eviction is kept while
-    /// deltas still show the victim as not evicted. A delta `Delta::Forget` cancels a planned admission or eviction of the workload that it names.
+    /// deltas still show the victim as not evicted. A delta `Delta::Forget` cancels a planned admission or eviction of the workload that it names,
+    /// and `Delta::Spare` cancels a planned eviction alone.
     ///
     /// Cost of `apply`: for a workload, its pod sets and resources, the depth of its cohort tree and the number of replacement slices, and under admission fair
     /// sharing the number of LocalQueues of its ClusterQueue; for usage beyond quota, its cells and the depth of the cohort tree; for a LocalQueue, its pending
@@ -152,6 +153,10 @@ impl World {
             Delta::Forget(uid) => {
                 let id = self.known(&uid)?;
                 self.forget(id);
+            }
+            Delta::Spare(uid) => {
+                let id = self.known(&uid)?;
+                self.spare(id);
             }
         }
         Ok(())

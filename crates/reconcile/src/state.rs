@@ -173,6 +173,13 @@ impl Quota {
         let _ = self.world.apply(engine::Delta::Forget(uid));
     }
 
+    /// Has the engine cancel the planned eviction of a Workload whose preemptor is gone. A planned admission of the Workload stays, because its write may have
+    /// been applied.
+    pub fn spare(&mut self, uid: String) {
+        // An unknown uid means that the Workload is gone, and the engine charges nothing for such a Workload.
+        let _ = self.world.apply(engine::Delta::Spare(uid));
+    }
+
     /// Asks the engine for a plan with the next step.
     pub fn plan_again(&mut self) {
         self.plan = true;

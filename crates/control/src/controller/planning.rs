@@ -37,7 +37,7 @@ pub(crate) fn spare_victims_of(quota: &mut Quota, notes: &mut Notes, preemptor: 
     let mut spared = plans::spare_victims(notes.workloads_mut(), preemptor);
     spared.extend(growth::spare_workers(notes.workloads_mut(), preemptor));
     for uid in spared {
-        quota.take_back(uid);
+        quota.spare(uid);
     }
 }
 

@@ -309,21 +309,30 @@ impl World {
         }
     }
 
+    /// Cancels a planned admission, or else a planned eviction, of a workload.
     pub(crate) fn forget(&mut self, id: WorkloadId) {
+        let held = self.store.workload(id).and_then(|workload| workload.held());
+        if held.is_some_and(|held| held.assumed) {
+            self.drop_penalty(id);
+            self.detach(id);
+            self.place(id);
+        } else {
+            self.spare(id);
+        }
+    }
+
+    /// Cancels a planned eviction of a workload, or its plan to give up pods.
+    pub(crate) fn spare(&mut self, id: WorkloadId) {
         let Some(workload) = self.store.workload_mut(id) else { return };
-        if let Phase::Held(held) = &mut workload.phase {
-            if held.assumed {
-                self.drop_penalty(id);
-                self.detach(id);
-                self.place(id);
-            } else if held.evicted || held.giving > 0 {
-                let queue = held.queue;
-                held.giving = 0;
-                self.store.set_evicted(id, false);
-                self.store.set_evicted_for(id, None);
-                let node = self.store.queues[queue].node;
-                self.wake(node);
-            }
+        if let Phase::Held(held) = &mut workload.phase
+            && (held.evicted || held.giving > 0)
+        {
+            let queue = held.queue;
+            held.giving = 0;
+            self.store.set_evicted(id, false);
+            self.store.set_evicted_for(id, None);
+            let node = self.store.queues[queue].node;
+            self.wake(node);
         }
     }
 
