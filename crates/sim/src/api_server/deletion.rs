@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 
 use super::{ApiServer, is_deleting};
 
+/// Finalizer of an owner that is deleted after the objects that it owns (foreground deletion).
+pub const FOREGROUND: &str = "foregroundDeletion";
+
 /// Whether objects of a kind own other objects.
 pub(super) fn may_own(kind: Kind) -> bool {
     let owners = [Kind::JOB, Kind::JOB_SET, Kind::TrainingJob, Kind::Pod, Kind::StatefulSet, Kind::Workload];
@@ -23,6 +26,21 @@ impl ApiServer {
         if let Some(grace) = object["spec"]["terminationGracePeriodSeconds"].as_i64() {
             object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
         }
+        self.store(key, object);
+    }
+
+    /// Deletes an object after the objects that it owns. A server that collects garbage at once deletes all of them together.
+    pub fn delete_owned_first(&mut self, key: &ObjectKey) {
+        if self.collects_at_once() {
+            return self.delete(key);
+        }
+        let Some(mut object) = self.get(key).cloned() else { return };
+        let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        if !finalizers.iter().any(|one| one == FOREGROUND) {
+            finalizers.push(json!(FOREGROUND));
+        }
+        object["metadata"]["finalizers"] = Value::Array(finalizers);
+        object["metadata"]["deletionTimestamp"] = json!(self.now().to_string());
         self.store(key, object);
     }
 

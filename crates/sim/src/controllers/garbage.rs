@@ -3,10 +3,8 @@
 use berth_control::write::ObjectKey;
 use serde_json::{Value, json};
 
-use crate::api_server::{ApiServer, is_deleting};
+use crate::api_server::{ApiServer, FOREGROUND, is_deleting};
 
-/// Finalizer of an owner that is deleted after the objects that it owns (foreground deletion).
-pub const FOREGROUND: &str = "foregroundDeletion";
 /// Finalizer of an owner that is deleted without the objects that it owns (orphaning deletion).
 pub const ORPHAN: &str = "orphan";
 

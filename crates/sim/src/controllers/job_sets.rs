@@ -68,12 +68,12 @@ impl JobSetController<'_> {
         if over {
             let stays = |key: &&ObjectKey| ended(&self.0.objects()[*key]).is_none() && !self.goes(key);
             let left: Vec<&ObjectKey> = current.iter().filter(stays).collect();
-            left.iter().for_each(|key| self.0.delete(key));
+            left.iter().for_each(|key| self.0.delete_owned_first(key));
             return !left.is_empty();
         }
         let goes: Vec<&ObjectKey> = older.iter().filter(|key| !self.goes(key)).collect();
         if !goes.is_empty() {
-            goes.iter().for_each(|key| self.0.delete(key));
+            goes.iter().for_each(|key| self.0.delete_owned_first(key));
             return true;
         }
         let owned: Vec<&ObjectKey> = current.iter().chain(&older).collect();

@@ -180,7 +180,7 @@ impl Simulation {
     pub(super) fn delete(&mut self, key: &ObjectKey, way: Propagation) {
         match way {
             Propagation::Background => self.api.delete(key),
-            Propagation::Foreground => self.delete_owned_first(key),
+            Propagation::Foreground => self.api.delete_owned_first(key),
             Propagation::Orphan => {
                 let Some(mut object) = self.api.get(key).cloned() else { return };
                 let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();

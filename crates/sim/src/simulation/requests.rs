@@ -15,7 +15,7 @@ use super::lease_store::LeaseAnswer;
 use super::message::{Message, Process};
 use super::replica::{DEADLINE_MS, TIMING};
 use super::{Planted, Simulation};
-use crate::controllers::{FOREGROUND, has_ended};
+use crate::controllers::has_ended;
 
 /// Field manager of objects that Berth creates.
 const BERTH: &str = "kueue";
@@ -157,24 +157,12 @@ impl Simulation {
             Write::Delete { uid, owned_first: true }
                 if self.api.get(&key).is_some_and(|object| object["metadata"]["uid"] == json!(uid)) =>
             {
-                self.delete_owned_first(&key);
+                self.api.delete_owned_first(&key);
                 WriteOutcome::Applied { resource_version: self.api.version().to_string() }
             }
             write => self.api.perform(&key, write).unwrap_or(WriteOutcome::Gone),
         };
         outcome.into()
-    }
-
-    /// Deletes an object in the foreground.
-    pub(super) fn delete_owned_first(&mut self, key: &ObjectKey) {
-        let Some(mut object) = self.api.get(key).cloned() else { return };
-        let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-        if !finalizers.iter().any(|one| one == FOREGROUND) {
-            finalizers.push(json!(FOREGROUND));
-        }
-        object["metadata"]["finalizers"] = Value::Array(finalizers);
-        object["metadata"]["deletionTimestamp"] = json!(self.api.now().to_string());
-        self.api.store(key, object);
     }
 
     /// The key under which the simulation stores a pod: the API has one kind of pods, and the simulation has two.
