@@ -150,14 +150,8 @@ impl World {
                 self.notices.remove(&id);
                 self.store.delete_workload(id);
             }
-            Delta::Forget(uid) => {
-                let id = self.known(&uid)?;
-                self.forget(id);
-            }
-            Delta::Spare(uid) => {
-                let id = self.known(&uid)?;
-                self.spare(id);
-            }
+            Delta::Forget(uid) => self.forget(self.known(&uid)?),
+            Delta::Spare(uid) => self.spare(self.known(&uid)?),
         }
         Ok(())
     }
