@@ -15,8 +15,8 @@ use crate::stories::random::{Dice, seeds};
 use crate::stories::training::training;
 
 /// The seconds after the last change from outside within which every timer of control has fired, and the seconds after that in which control may write nothing
-/// more.
-const CALM: (i64, i64) = (2_400, 600);
+/// more. A job whose pods never get ready is evicted after 30 minutes, and the next job may then begin its own 30 minutes.
+const CALM: (i64, i64) = (6_000, 600);
 
 struct World {
     cluster: Cluster,
