@@ -30,7 +30,7 @@ use berth_api as api;
 use berth_api::conditions::{event_reasons, own_reasons, reasons, types};
 use berth_api::json::to_value;
 use berth_api::labels::{ADMISSION_GATED_BY, CAPACITY_TIERS, FIELD_MANAGER_RECLAIMABLE_PODS};
-use berth_jobs::ObjectPatch;
+use berth_jobs::{JobState, ObjectPatch};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -95,6 +95,23 @@ pub fn decide(ctx: &Context<'_>, key: &ObjectKey, now: Timestamp) -> Decision {
     }
 }
 
+/// The pods of the Workload's pod sets that will not run again. The job counts its ended pods relative to its own number of pods, which may be smaller than the
+/// number in the Workload. As long as the job has at least as many pods left as its own number of pods, none of the Workload's pods counts as reclaimable.
+fn ended_pods(
+    ctx: &Context<'_>,
+    (key, job): (&ObjectKey, &JobState),
+    workload: &WorkloadView,
+) -> Vec<api::ReclaimablePod> {
+    let runs = job.asked();
+    let of = |pods: &api::ReclaimablePod| {
+        let all = workload.size(&pods.name);
+        let own = runs.iter().flat_map(|sets| sets.iter()).find(|set| set.name == pods.name);
+        let fewer = all.saturating_sub(own.map_or(all, |set| set.count)).max(0);
+        api::ReclaimablePod { name: pods.name.clone(), count: pods.count.saturating_add(fewer).min(all) }
+    };
+    attempts::over_of(ctx.view, key, job).iter().map(of).collect()
+}
+
 /// Whether the status of a waiting Workload counts more ended pods than the job does. The count is from before an edit of the job, so that a reservation
 /// would be for too few pods, and Berth writes the right count before the Workload may be tried.
 pub(crate) fn counts_too_many_ended(ctx: &Context<'_>, workload: &WorkloadView) -> bool {
@@ -105,7 +122,7 @@ pub(crate) fn counts_too_many_ended(ctx: &Context<'_>, workload: &WorkloadView) 
     // The ended pods of a JobSet that run again are known beside the count.
     let key = workload.job().filter(|key| !key.kind.is_made_of_jobs());
     let Some((key, job)) = key.zip(ctx.view.job_of(workload)) else { return false };
-    let ended = JobCase { ctx, key: &key, job, now: Timestamp::MIN }.over(workload);
+    let ended = ended_pods(ctx, (&key, job), workload);
     let is_less =
         |count: i32, name: &str| ended.iter().find(|pods| pods.name == name).is_none_or(|pods| pods.count < count);
     counted.iter().any(|pods| pods.count > 0 && is_less(pods.count, &pods.name))
@@ -328,20 +345,6 @@ impl JobCase<'_> {
         finish(workload, self.now, (success, message), |kind, reason, text| Some(self.notice(kind, reason, text)))
     }
 
-    /// The pods of the Workload's pod sets that will not run again. The job counts its ended pods relative to its own number of pods, which may be smaller
-    /// than the number in the Workload. As long as the job has at least as many pods left as its own number of pods, none of the Workload's pods counts as
-    /// reclaimable.
-    fn over(&self, workload: &WorkloadView) -> Vec<api::ReclaimablePod> {
-        let runs = self.job.asked();
-        let of = |pods: &api::ReclaimablePod| {
-            let all = workload.size(&pods.name);
-            let own = runs.iter().flat_map(|sets| sets.iter()).find(|set| set.name == pods.name);
-            let fewer = all.saturating_sub(own.map_or(all, |set| set.count)).max(0);
-            api::ReclaimablePod { name: pods.name.clone(), count: pods.count.saturating_add(fewer).min(all) }
-        };
-        attempts::over_of(self.ctx.view, self.key, self.job).iter().map(of).collect()
-    }
-
     /// Writes the number of pods that will not run again into the Workload's status (`status.reclaimablePods`). While the job runs, the quota of its
     /// reclaimable pods is given back, and their number only grows. While the job waits without quota, its Workload requests quota only for the remaining
     /// pods.
@@ -351,7 +354,7 @@ impl JobCase<'_> {
         if !(waits || runs) || !self.ctx.settings.reclaimable_pods {
             return None;
         }
-        let mut wanted = self.over(workload);
+        let mut wanted = ended_pods(self.ctx, (self.key, self.job), workload);
         let old = &workload.status.reclaimable_pods;
         if waits {
             // The count of a pod set in `status.reclaimablePods` stays until another count is written, so the count of a pod set that is not counted any more

@@ -178,13 +178,18 @@ fn place<'a>(name: &'a str, pod: &PodState) -> (bool, bool, bool, i64, &'a str) 
     (!counts_as_held, pod.gated, !pod.bound, pod.created, name)
 }
 
+/// The pods that wait, run or have succeeded and are not being deleted, in the group's order.
+fn in_order<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>) -> Vec<(&'a str, &'a PodState)> {
+    let mut all: Vec<_> = pods.into_iter().filter(|(_, pod)| pod.counts() && !pod.deleting()).collect();
+    all.sort_by_key(|&(name, pod)| place(name, pod));
+    all
+}
+
 /// The excess pod of a role that is deleted first: the last pod in the group's order behind the first `size` pods that count. Pods with a controller are not
 /// chosen, because the controller would create them again at once; no other pod goes in their place.
 #[must_use]
 pub fn excess<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>, size: i32) -> Option<&'a str> {
-    let mut all: Vec<_> = pods.into_iter().filter(|(_, pod)| pod.counts() && !pod.deleting()).collect();
-    all.sort_by_key(|&(name, pod)| place(name, pod));
-    let behind = all.into_iter().skip(usize::try_from(size).unwrap_or_default()).rev();
+    let behind = in_order(pods).into_iter().skip(usize::try_from(size).unwrap_or_default()).rev();
     let mut going = behind.filter(|(_, pod)| pod.phase != Phase::Succeeded && pod.owner.is_none());
     going.next().map(|(name, _)| name)
 }
@@ -192,8 +197,7 @@ pub fn excess<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>, size:
 /// The first `size` pods in the group's order among the pods that wait, run or have succeeded and are not being deleted.
 #[must_use]
 pub fn placed<'a>(pods: impl IntoIterator<Item = (&'a str, &'a PodState)>, size: i32) -> Vec<(&'a str, &'a PodState)> {
-    let mut all: Vec<_> = pods.into_iter().filter(|(_, pod)| pod.counts() && !pod.deleting()).collect();
-    all.sort_by_key(|&(name, pod)| place(name, pod));
+    let mut all = in_order(pods);
     all.truncate(usize::try_from(size).unwrap_or_default());
     all
 }
