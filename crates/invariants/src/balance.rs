@@ -6,11 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::Judge;
-use super::read::usage_in_status;
 use super::requests::{Requests, add};
 use super::workload::Workload;
 use crate::kinds::text;
-use crate::quota_tree::{Cell, Usage};
+use crate::quota_tree::{Cell, Usage, usage_in_status};
 
 /// Whether a status has the usage that is held, with a part of the usage beyond it.
 fn is_charged_beyond(reported: &Usage, held: &Usage, beyond: &Requests) -> bool {

@@ -20,11 +20,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::pods::Pod;
-use super::read::{annotation, usage_in_status};
+use super::read::annotation;
 use super::requests::{self, Requests, add};
 use super::workload::Workload;
 use super::{Judge, Rule};
 use crate::kinds::{items, text};
+use crate::quota_tree::usage_in_status;
 
 /// Bound of an excess.
 const BOUND: Duration = Duration::from_secs(10);

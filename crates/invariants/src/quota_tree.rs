@@ -217,8 +217,22 @@ pub fn charge(workload: &Value) -> Usage {
 /// thousandths.
 #[must_use]
 pub fn reserved(queue: &Value, figure: &str) -> i128 {
-    let resources = items(queue, "/status/flavorsReservation").iter().flat_map(|flavor| items(flavor, "/resources"));
-    resources.filter_map(|resource| resource.get(figure).and_then(thousandths)).sum()
+    usage_in_status(queue, "flavorsReservation", figure).values().sum()
+}
+
+/// The figure `figure` (`total` or `borrowed`) of each resource in the list `list` of a queue's status, such as `flavorsReservation`, in thousandths; without
+/// the figures that are zero.
+#[must_use]
+pub fn usage_in_status(queue: &Value, list: &str, figure: &str) -> Usage {
+    let mut usage = Usage::new();
+    for flavor in items(queue, &format!("/status/{list}")) {
+        for resource in items(flavor, "/resources") {
+            let amount = resource.get(figure).and_then(thousandths).unwrap_or(0);
+            *usage.entry((text(flavor, "/name").to_owned(), text(resource, "/name").to_owned())).or_default() += amount;
+        }
+    }
+    usage.retain(|_, amount| *amount != 0);
+    usage
 }
 
 /// A Kubernetes quantity in thousandths, rounded up; `None` if the value is no quantity.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::asks;
 use super::workload::Workload;
 use crate::kinds::{self, condition, condition_object, items, text};
-use crate::quota_tree::{Usage, charge, thousandths};
+use crate::quota_tree::{Usage, charge};
 
 /// Label with the LocalQueue of a job: a job that carries it is managed.
 pub(super) const QUEUE: &str = "kueue.x-k8s.io/queue-name";
@@ -133,17 +133,4 @@ pub(super) fn is_berth(manager: &str) -> bool {
 pub(super) fn others_own_suspend(job: &Value) -> bool {
     let entries = items(job, "/metadata/managedFields");
     entries.iter().any(|e| !is_berth(text(e, "/manager")) && e.pointer("/fieldsV1/f:spec/f:suspend").is_some())
-}
-
-/// One figure of the resources in a list of a status, if it is not zero.
-pub(super) fn usage_in_status(queue: &Value, list: &str, figure: &str) -> Usage {
-    let mut usage = Usage::new();
-    for flavor in items(queue, &format!("/status/{list}")) {
-        for resource in items(flavor, "/resources") {
-            let amount = resource.get(figure).and_then(thousandths).unwrap_or(0);
-            *usage.entry((text(flavor, "/name").to_owned(), text(resource, "/name").to_owned())).or_default() += amount;
-        }
-    }
-    usage.retain(|_, amount| *amount != 0);
-    usage
 }

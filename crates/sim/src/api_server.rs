@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use index::Index;
 use touched::Touched;
 
-pub use deletion::FOREGROUND;
+pub use deletion::{FOREGROUND, ORPHAN};
 pub use patch::merge;
 
 /// Annotation that a webhook review adds to each pod with Berth's scheduling gate.

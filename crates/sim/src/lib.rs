@@ -11,6 +11,7 @@ pub mod controllers;
 pub mod dice;
 pub mod manifests;
 pub mod review;
+pub mod shards;
 pub mod simulation;
 pub mod tenant;
 pub mod watch;

@@ -1,6 +1,7 @@
 //! The review of a tenant's write by Berth's webhook: the rules of crate `jobs` that refuse a change of a job.
 
 use berth_control::write::{Kind, ObjectKey};
+use berth_jobs::DEFAULT_NAME;
 use serde_json::Value;
 
 use crate::api_server::{ApiServer, is_deleting, merge};
@@ -12,7 +13,7 @@ pub fn refuses(api: &ApiServer, key: &ObjectKey, patch: &Value) -> bool {
     let mut new = old.clone();
     merge(&mut new, patch);
     let (Ok(before), Ok(after)) = (kind.read(old), kind.read(&new)) else { return true };
-    let default = ObjectKey { kind: Kind::LocalQueue, name: "default".to_owned(), ..key.clone() };
+    let default = ObjectKey { kind: Kind::LocalQueue, name: DEFAULT_NAME.to_owned(), ..key.clone() };
     let errors = match is_deleting(old) {
         true => after.leaving_errors(&*before),
         false => after.change_errors(&*before, api.get(&default).is_some()),

@@ -2,6 +2,7 @@
 
 use berth_control::write::Kind;
 pub use berth_sim::dice::Dice;
+use berth_sim::shards::part;
 use serde_json::{Value, json};
 
 use crate::noted::note;
@@ -16,12 +17,6 @@ pub fn seeds(usual: u64) -> std::ops::Range<u64> {
     let seeds = part(wanted.unwrap_or(usual), &shard);
     note("control", seeds.end - seeds.start);
     seeds
-}
-
-fn part(all: u64, shard: &str) -> std::ops::Range<u64> {
-    let parts = shard.split_once('/').and_then(|(part, of)| Some((part.parse::<u64>().ok()?, of.parse::<u64>().ok()?)));
-    let (part, of) = parts.filter(|(part, of)| (1..=*of).contains(part)).expect("BERTH_SHARD is to be like 2/4");
-    1 + all * (part - 1) / of..1 + all * part / of
 }
 
 #[test]

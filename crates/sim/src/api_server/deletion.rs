@@ -9,6 +9,8 @@ use super::{ApiServer, is_deleting};
 
 /// Finalizer of an owner that is deleted after the objects that it owns (foreground deletion).
 pub const FOREGROUND: &str = "foregroundDeletion";
+/// Finalizer of an owner that is deleted without the objects that it owns (orphaning deletion).
+pub const ORPHAN: &str = "orphan";
 
 /// Whether objects of a kind own other objects.
 pub(super) fn may_own(kind: Kind) -> bool {
@@ -34,10 +36,15 @@ impl ApiServer {
         if self.collects_at_once() {
             return self.delete(key);
         }
+        self.begin_deletion(key, FOREGROUND);
+    }
+
+    /// Marks an object as being deleted, with the finalizer that says what becomes of the objects that it owns. The garbage collector does the rest.
+    pub fn begin_deletion(&mut self, key: &ObjectKey, finalizer: &str) {
         let Some(mut object) = self.get(key).cloned() else { return };
         let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-        if !finalizers.iter().any(|one| one == FOREGROUND) {
-            finalizers.push(json!(FOREGROUND));
+        if !finalizers.iter().any(|one| one == finalizer) {
+            finalizers.push(json!(finalizer));
         }
         object["metadata"]["finalizers"] = Value::Array(finalizers);
         object["metadata"]["deletionTimestamp"] = json!(self.now().to_string());
@@ -61,13 +68,16 @@ impl ApiServer {
         uid.as_str().into_iter().flat_map(|uid| self.index.owned_by(uid)).cloned().collect()
     }
 
+    /// Whether an owner of an object is stored.
+    fn has_owner(&self, object: &Value) -> bool {
+        let owners = object["metadata"]["ownerReferences"].as_array();
+        owners.into_iter().flatten().any(|owner| self.has_uid(&owner["uid"]))
+    }
+
     /// Objects that are not being deleted and whose owners are all gone.
     #[must_use]
     pub fn without_owners(&self) -> Vec<ObjectKey> {
-        let owners = |object: &Value| object["metadata"]["ownerReferences"].as_array().cloned();
-        let is_left = |object: &Value| {
-            !is_deleting(object) && !owners(object).into_iter().flatten().any(|owner| self.has_uid(&owner["uid"]))
-        };
+        let is_left = |object: &Value| !is_deleting(object) && !self.has_owner(object);
         let keys: BTreeSet<&ObjectKey> = self.index.without_owner().collect();
         keys.into_iter().filter(|key| self.get(key).is_some_and(is_left)).cloned().collect()
     }
@@ -75,8 +85,7 @@ impl ApiServer {
     /// Deletes the objects of a gone owner that have no other owner.
     pub(super) fn collect_of(&mut self, owner: &Value) {
         for key in self.owned_by(owner) {
-            let owners = self.get(&key).and_then(|object| object["metadata"]["ownerReferences"].as_array().cloned());
-            if !owners.into_iter().flatten().any(|one| self.has_uid(&one["uid"])) {
+            if !self.get(&key).is_some_and(|object| self.has_owner(object)) {
                 self.delete(&key);
             }
         }

@@ -4,7 +4,7 @@ use berth_control::write::{Kind, LeftPod, ObjectKey};
 use serde_json::{Value, json};
 
 use super::Cluster;
-use crate::api_server::is_deleting;
+use crate::api_server::{FOREGROUND, ORPHAN, is_deleting};
 
 /// Labels in which pods name the uid of their job.
 const UID_LABELS: [&str; 4] = [
@@ -27,7 +27,7 @@ impl Cluster {
         let uid = self.objects()[key]["metadata"]["uid"].as_str().unwrap().to_owned();
         let mut going = self.objects()[key].clone();
         going["metadata"]["deletionTimestamp"] = json!(self.now().to_string());
-        going["metadata"]["finalizers"] = json!(["orphan"]);
+        going["metadata"]["finalizers"] = json!([ORPHAN]);
         if key.kind == Kind::JOB {
             // The Job controller finds no pods of the Job any more.
             going["status"]["active"] = json!(0);
@@ -125,7 +125,7 @@ impl Cluster {
         let kept = object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
         object["metadata"]["deletionTimestamp"] = json!(self.now().to_string());
         if owned_first && kept {
-            object["metadata"]["finalizers"].as_array_mut().unwrap().push(json!("foregroundDeletion"));
+            object["metadata"]["finalizers"].as_array_mut().unwrap().push(json!(FOREGROUND));
             self.store(key, object.clone());
             let left =
                 object["metadata"]["uid"].as_str().is_some_and(|uid| self.pods_left.iter().any(|left| left == uid));

@@ -3,10 +3,7 @@
 use berth_control::write::ObjectKey;
 use serde_json::{Value, json};
 
-use crate::api_server::{ApiServer, FOREGROUND, is_deleting};
-
-/// Finalizer of an owner that is deleted without the objects that it owns (orphaning deletion).
-pub const ORPHAN: &str = "orphan";
+use crate::api_server::{ApiServer, FOREGROUND, ORPHAN, is_deleting};
 
 /// The garbage collector, with the API server that it writes to.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::Simulation;
 use super::message::Message;
 use super::streams::WATCHED;
-use crate::api_server::{ApiServer, USER, is_deleting};
-use crate::controllers::{ORPHAN, has_ended};
+use crate::api_server::{ApiServer, ORPHAN, USER, is_deleting};
+use crate::controllers::has_ended;
 use crate::dice::Dice;
 use crate::manifests::{cluster_queue, flavor, job, job_set, local_queue, pod, training_job};
 use crate::review;
@@ -181,14 +181,7 @@ impl Simulation {
         match way {
             Propagation::Background => self.api.delete(key),
             Propagation::Foreground => self.api.delete_owned_first(key),
-            Propagation::Orphan => {
-                let Some(mut object) = self.api.get(key).cloned() else { return };
-                let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-                finalizers.push(json!(ORPHAN));
-                object["metadata"]["finalizers"] = Value::Array(finalizers);
-                object["metadata"]["deletionTimestamp"] = json!(self.api.now().to_string());
-                self.api.store(key, object);
-            }
+            Propagation::Orphan => self.api.begin_deletion(key, ORPHAN),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_control::write::{Kind, ObjectKey};
 use berth_invariants::kinds::condition;
-use berth_invariants::quota_tree::{Cell, Forest, Usage, thousandths};
+use berth_invariants::quota_tree::{Cell, Forest, Usage, thousandths, usage_in_status};
 use serde_json::{Value, json};
 
 use super::{Drawn, Simulation};
@@ -116,13 +116,9 @@ impl Simulation {
             match key.kind {
                 Kind::ClusterQueue => {
                     forest.set_queue(object);
-                    usage.insert(key.name.clone(), used(object));
+                    usage.insert(key.name.clone(), usage_in_status(object, "flavorsReservation", "total"));
                 }
-                Kind::Workload if condition(object, "Finished") == "True" => {}
-                Kind::Workload if condition(object, "QuotaReserved") == "True" => {}
-                Kind::Workload if !is_deleting(object) && object["spec"]["active"] != json!(false) => {
-                    waiting.push((key, object));
-                }
+                Kind::Workload if waits(object) => waiting.push((key, object)),
                 _ => {}
             }
         }
@@ -171,17 +167,10 @@ impl Simulation {
     }
 }
 
-/// Usage of a ClusterQueue, as its status shows it.
-fn used(queue: &Value) -> Usage {
-    let flavors = queue["status"]["flavorsReservation"].as_array();
-    let cells = flavors.into_iter().flatten().flat_map(|flavor| {
-        let resources = flavor["resources"].as_array();
-        resources.into_iter().flatten().map(|resource| {
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            ((text(&flavor["name"]), text(&resource["name"])), thousandths(&resource["total"]).unwrap_or_default())
-        })
-    });
-    cells.collect()
+/// Whether a Workload waits for quota.
+fn waits(workload: &Value) -> bool {
+    let is = |kind: &str| condition(workload, kind) == "True";
+    !is("Finished") && !is("QuotaReserved") && !is_deleting(workload) && workload["spec"]["active"] != json!(false)
 }
 
 /// Thousandths of a cpu for the least number of pods with which a Workload may start.

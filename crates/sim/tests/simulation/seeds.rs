@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use berth_sim::shards::part;
 use berth_sim::simulation::{Planted, Profile, Report, run};
 
 use crate::noted::note;
@@ -29,13 +30,6 @@ fn number(name: &str) -> Option<u64> {
 /// Number of runs at the same time.
 fn workers() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// The seeds of a part of all seeds, as `BERTH_SHARD` names the part.
-fn part(all: u64, shard: &str) -> std::ops::Range<u64> {
-    let parts = shard.split_once('/').and_then(|(part, of)| Some((part.parse::<u64>().ok()?, of.parse::<u64>().ok()?)));
-    let (part, of) = parts.filter(|(part, of)| (1..=*of).contains(part)).expect("BERTH_SHARD is to be like 2/4");
-    1 + all * (part - 1) / of..1 + all * part / of
 }
 
 /// Runs seeds on all processors, as long as `goes_on` permits for the number of seeds so far.
