@@ -82,7 +82,7 @@ async fn plain_job_runs_on_a_fresh_control_plane() -> Result<()> {
 /// Environment variable of the process that the test kills: the folder for the pid file of that process's child.
 const OWNER: &str = "BERTH_E2E_OWNER_FOLDER";
 
-/// This function is not a test by itself: it is the process that [`killed_owner_leaves_no_child_process_or_folder`] starts and kills.
+/// The process that [`killed_owner_leaves_no_child_process_or_folder`] starts and kills, and no test by itself.
 #[test]
 fn owner_to_be_killed() -> Result<()> {
     let Some(folder) = std::env::var_os(OWNER) else { return Ok(()) };

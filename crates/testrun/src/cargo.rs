@@ -1,6 +1,6 @@
 //! Cargo commands that build programs and find test programs.
 //!
-//! Cargo's targets are chosen by name instead of by package, and `--examples` is always set, although the workspace has no examples. If targets are chosen by
+//! Cargo's targets are chosen by name instead of by package, and `--examples` is always set, although no step needs the one example. If targets are chosen by
 //! name, Cargo resolves features once for the workspace with its tests, and compiles each dependency once.
 
 use std::env;

@@ -15,7 +15,7 @@ pub enum Leave {
     Given,
     /// The author may not create Jobs; the text is the reason that the API server's authorization gave.
     Refused(String),
-    /// It is unknown whether the author may create Jobs, because the API server gave no answer; the text says why.
+    /// The API server gave no answer about the right of the author to create Jobs; the text says why.
     Unanswered(String),
 }
 

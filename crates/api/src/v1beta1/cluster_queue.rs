@@ -169,7 +169,7 @@ pub struct ClusterQueueStatus {
     /// Number of workloads that are admitted and not finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admitted_workloads: Option<i32>,
-    /// This field is not used; it is kept so that old objects are accepted.
+    /// Field without effect; the field is kept so that old objects are accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_workloads_status: Option<ClusterQueuePendingWorkloadsStatus>,
     /// Share of this queue in its cohort.
@@ -218,7 +218,7 @@ pub struct ClusterQueuePendingWorkload {
 pub struct FairSharingStatus {
     /// Highest usage above nominal quota over the resources, in thousandths of the cohort's lendable amount, divided by the weight.
     pub weighted_share: i64,
-    /// This field is not used; it is kept so that old objects are accepted.
+    /// Field without effect; the field is kept so that old objects are accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission_fair_sharing_status: Option<AdmissionFairSharingStatus>,
 }

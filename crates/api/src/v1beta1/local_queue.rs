@@ -36,7 +36,7 @@ pub struct LocalQueueStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub flavor_usage: Vec<LocalQueueFlavorUsage>,
-    /// This field is not used; it is kept so that old objects are accepted.
+    /// Field without effect; the field is kept so that old objects are accepted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub flavors: Vec<LocalQueueFlavorStatus>,
